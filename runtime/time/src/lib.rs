@@ -1,13 +1,23 @@
-//! Time as a value.
+//! Time as a value, and timers as data.
 //!
 //! Bowline's policies never read a clock: whoever drives them hands in an [`Instant`], and asks for
 //! the next one that matters. So the same code runs on a real clock and in a simulated world.
+//!
+//! Two structures hold what is to happen later. A [`Wheel`] takes any deadline; a [`Lane`] takes
+//! entries that all wait equally long, and is then a mere queue. Both arm and cancel in constant
+//! time, never fire early, and allocate only to grow beyond what they ever held.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 mod instant;
+mod lane;
+mod nodes;
+mod wheel;
 
 pub use core::time::Duration;
 pub use instant::Instant;
+pub use lane::{Lane, LaneKey};
+pub use nodes::TimerKey;
+pub use wheel::Wheel;
