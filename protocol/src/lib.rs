@@ -1,1 +1,58 @@
-//! Under construction.
+//! Bowline on the wire, without a wire.
+//!
+//! Bytes and time go in, events come out: nothing here does I/O or reads a clock, so the same code
+//! runs on io_uring, in a simulated world and under a fuzzer. `SPEC.md` beside this crate is the
+//! protocol in words; this is the same in types:
+//!
+//! - [`id`]: how calls, attempts and replicas are named.
+//! - [`frame`]: what can be said, one type a frame.
+//! - [`codec`]: frames to bytes and back; the layout stands there and nowhere else.
+//! - [`inbox`]: bytes in pieces of any size, frames out.
+//! - [`link`]: what both ends of every connection do: hello, acknowledgement, ping, round-trip time.
+//! - [`backoff`]: how long to wait before dialling again.
+//! - [`error`]: what a caller is told when a call fails.
+//!
+//! ```
+//! use bowline_protocol::{Attempt, Cause, ClientId, Frame, Inbox, Method, Request, Seq, codec};
+//! use core::time::Duration;
+//!
+//! let request = Request {
+//!     attempt: Attempt { client: ClientId(7), seq: Seq(1), n: 0 },
+//!     method: Method(3),
+//!     remaining: Duration::from_millis(50),
+//!     cause: Cause::First,
+//!     idempotent: true,
+//!     tie: None,
+//! };
+//! let mut bytes = Vec::new();
+//! codec::encode(&Frame::Request(request, b"block 9"), &mut bytes);
+//!
+//! let mut inbox = Inbox::new(1 << 20);
+//! let mut frames = inbox.feed(&bytes);
+//! assert_eq!(frames.next()?, Some(Frame::Request(request, b"block 9")));
+//! assert_eq!(frames.next()?, None);
+//! # Ok::<(), bowline_protocol::WireError>(())
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod backoff;
+pub mod codec;
+pub mod error;
+pub mod frame;
+pub mod id;
+pub mod inbox;
+pub mod link;
+
+pub use backoff::Backoff;
+pub use codec::{HEADER_LEN, VERSION, WireError};
+pub use error::{Error, ErrorKind, Executed, Whose};
+pub use frame::{
+    Cancel, CancelReason, Cause, Ended, Frame, Goodbye, GoodbyeReason, Hello, HelloAck, How,
+    Identity, Load, Overloaded, Ping, Reply, Request, Started, Status, Tie,
+};
+pub use id::{Attempt, ClientId, Method, ReplicaId, Seq, Station, Twin};
+pub use inbox::Inbox;
+pub use link::{Link, LinkConfig, LinkError};

@@ -1,0 +1,71 @@
+//! How long to wait before trying again.
+
+use core::time::Duration;
+
+/// Exponential backoff with jitter: each wait is drawn evenly from the upper half of a span that
+/// doubles from `first` to `max`, so that peers that failed together do not come back together.
+///
+/// ```
+/// use bowline_protocol::Backoff;
+/// use core::time::Duration;
+///
+/// let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1), 42);
+/// let first = backoff.next_wait();
+/// assert!(first >= Duration::from_millis(5) && first <= Duration::from_millis(10));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    first: Duration,
+    max: Duration,
+    span: Duration,
+    random: u64,
+}
+
+impl Backoff {
+    /// Waits of up to `first`, later of up to `max`. The seed makes the jitter; two that should not
+    /// march in step need two seeds.
+    pub const fn new(first: Duration, max: Duration, seed: u64) -> Backoff {
+        Backoff { first, max, span: first, random: seed }
+    }
+
+    /// The next wait.
+    pub fn next_wait(&mut self) -> Duration {
+        let half = self.span / 2;
+        let jitter = half.mul_f64(self.next_fraction());
+        self.span = (self.span * 2).min(self.max);
+        half + jitter
+    }
+
+    /// It worked: the next wait is a short one again.
+    pub const fn reset(&mut self) {
+        self.span = self.first;
+    }
+
+    /// A number from [0, 1), by SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+    /// generators, 2014).
+    fn next_fraction(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        (z >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_cap_and_start_over_after_a_success() {
+        let (first, max) = (Duration::from_millis(10), Duration::from_millis(80));
+        let mut backoff = Backoff::new(first, max, 1);
+        for span in [10, 20, 40, 80, 80, 80] {
+            let (wait, span) = (backoff.next_wait(), Duration::from_millis(span));
+            assert!(wait >= span / 2 && wait <= span, "{wait:?} is not in the half below {span:?}");
+        }
+        backoff.reset();
+        assert!(backoff.next_wait() <= first);
+    }
+}

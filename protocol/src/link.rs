@@ -1,0 +1,282 @@
+//! What both ends of every connection do, whoever dialled: say hello, acknowledge the other's
+//! hello, ping when it is quiet, give up when it is silent.
+//!
+//! ```text
+//!   dialled or accepted          the other's hello          its acknowledgement of mine
+//!   [hello sent] ------------------> [known] -----------------------> [up]
+//!        |  no hello in time           |  silent for too long           |
+//!        +-----------------------------+--------------------------------+--> [dead]
+//! ```
+//!
+//! A link is *up* only when both hellos were acknowledged. That matters most between servers:
+//! whoever is told `obeys_cancels` may leave out the detour over the client, so half a mesh would
+//! silently never cancel.
+
+use core::time::Duration;
+
+use bowline_time::Instant;
+
+use crate::frame::{Frame, Goodbye, GoodbyeReason, Hello, HelloAck, Identity, Ping};
+use crate::id::ReplicaId;
+
+/// How patient a link is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkConfig {
+    /// How long the other side's hello and acknowledgement may take.
+    pub hello_timeout: Duration,
+    /// How long nothing may arrive before a ping is sent.
+    pub ping_after: Duration,
+    /// How long nothing may arrive before the link is given up.
+    pub dead_after: Duration,
+}
+
+impl Default for LinkConfig {
+    /// Two seconds for a hello, a ping after 250 ms of silence, dead after a second.
+    fn default() -> Self {
+        LinkConfig {
+            hello_timeout: Duration::from_secs(2),
+            ping_after: Duration::from_millis(250),
+            dead_after: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why a link ends.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LinkError {
+    /// A frame that has no place before the hellos, or a second hello.
+    #[error("a {0} frame came out of turn")]
+    OutOfTurn(&'static str),
+    /// No version that both speak.
+    #[error("it speaks versions {oldest} to {newest}, and we only {}", crate::VERSION)]
+    NoCommonVersion {
+        /// The oldest that the other side speaks.
+        oldest: u8,
+        /// The newest that it speaks.
+        newest: u8,
+    },
+    /// Someone else answered where a configured peer was expected.
+    #[error("replica {expected} was expected there, but it says that it is {found:?}")]
+    Stranger {
+        /// Who was expected.
+        expected: ReplicaId,
+        /// Who is there.
+        found: Identity,
+    },
+    /// Nothing came for too long.
+    #[error("nothing came for {0:?}")]
+    Silent(Duration),
+    /// It said goodbye.
+    #[error("it said goodbye: {0}")]
+    Goodbye(GoodbyeReason),
+}
+
+impl LinkError {
+    /// What to tell the other side before the connection is closed, if anything.
+    pub const fn goodbye(&self) -> Option<Goodbye> {
+        let reason = match self {
+            LinkError::OutOfTurn(_) | LinkError::NoCommonVersion { .. } => GoodbyeReason::Protocol,
+            LinkError::Stranger { .. } => GoodbyeReason::Stranger,
+            LinkError::Silent(_) => GoodbyeReason::Silent,
+            LinkError::Goodbye(_) => return None,
+        };
+        Some(Goodbye { reason })
+    }
+}
+
+/// What a frame meant for the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkEvent {
+    /// It was the link's own business.
+    Handled,
+    /// The other side's hello came: it is known now, and [`Link::peer`] says who it is.
+    Known,
+    /// Both hellos are acknowledged.
+    Up,
+    /// Not for the link: the frame belongs to calls.
+    NotMine,
+}
+
+/// One end of a connection, above the bytes and below the calls.
+#[derive(Debug)]
+pub struct Link {
+    config: LinkConfig,
+    /// Whom this side dialled, by its own configuration; None if it was dialled.
+    expected: Option<ReplicaId>,
+    me: Option<Hello>,
+    peer: Option<Hello>,
+    acknowledged: Option<HelloAck>,
+    ack_owed: bool,
+    pong_owed: Option<u64>,
+    ping_owed: bool,
+    ping_sent: Option<Instant>,
+    next_token: u64,
+    opened: Instant,
+    heard: Instant,
+    rtt: Option<Duration>,
+}
+
+impl Link {
+    /// The end that dialled. `expected` is the replica that the configuration has at that address:
+    /// only if that one answers will its cancels be obeyed. None takes whoever answers.
+    pub const fn dialled(
+        me: Hello,
+        expected: Option<ReplicaId>,
+        config: LinkConfig,
+        now: Instant,
+    ) -> Link {
+        Link {
+            config,
+            expected,
+            me: Some(me),
+            peer: None,
+            acknowledged: None,
+            ack_owed: false,
+            pong_owed: None,
+            ping_owed: false,
+            ping_sent: None,
+            next_token: 1,
+            opened: now,
+            heard: now,
+            rtt: None,
+        }
+    }
+
+    /// The end that was dialled.
+    pub const fn accepted(me: Hello, config: LinkConfig, now: Instant) -> Link {
+        Link::dialled(me, None, config, now)
+    }
+
+    /// A frame came.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`]: the connection is to be closed, after [`LinkError::goodbye`] was said.
+    pub fn on_frame(&mut self, frame: &Frame<'_>, now: Instant) -> Result<LinkEvent, LinkError> {
+        self.heard = now;
+        match frame {
+            Frame::Hello(hello) => return self.on_hello(hello),
+            Frame::HelloAck(ack) => return self.on_ack(*ack),
+            Frame::Ping(ping) => self.pong_owed = Some(ping.token),
+            Frame::Pong(ping) => self.on_pong(*ping, now),
+            Frame::Goodbye(goodbye, _) => return Err(LinkError::Goodbye(goodbye.reason)),
+            _ if self.peer.is_none() => return Err(LinkError::OutOfTurn("call")),
+            _ => return Ok(LinkEvent::NotMine),
+        }
+        Ok(LinkEvent::Handled)
+    }
+
+    fn on_hello(&mut self, hello: &Hello) -> Result<LinkEvent, LinkError> {
+        if self.peer.is_some() {
+            return Err(LinkError::OutOfTurn("second hello"));
+        }
+        let (oldest, newest) = (hello.oldest, hello.newest);
+        if !(oldest..=newest).contains(&crate::VERSION) {
+            return Err(LinkError::NoCommonVersion { oldest, newest });
+        }
+        if let Some(expected) = self.expected
+            && hello.station().is_none_or(|station| station.replica != expected)
+        {
+            return Err(LinkError::Stranger { expected, found: hello.identity });
+        }
+        self.peer = Some(hello.clone());
+        self.ack_owed = true;
+        Ok(LinkEvent::Known)
+    }
+
+    const fn on_ack(&mut self, ack: HelloAck) -> Result<LinkEvent, LinkError> {
+        if self.peer.is_none() || self.acknowledged.is_some() {
+            return Err(LinkError::OutOfTurn("hello-ack"));
+        }
+        self.acknowledged = Some(ack);
+        Ok(LinkEvent::Up)
+    }
+
+    fn on_pong(&mut self, ping: Ping, now: Instant) {
+        if let Some(sent) = self.ping_sent.take()
+            && ping.token + 1 == self.next_token
+        {
+            let sample = now - sent;
+            // RFC 6298's smoothing: an eighth of each new sample.
+            self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+        }
+    }
+
+    /// The next frame to send, until there is none.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Frame<'static>> {
+        if let Some(hello) = self.me.take() {
+            return Some(Frame::Hello(hello));
+        }
+        if core::mem::take(&mut self.ack_owed) {
+            // The first ping goes along: the round trip of a new link is known at once.
+            self.ping_owed = true;
+            return Some(Frame::HelloAck(HelloAck { obeys_cancels: self.expected.is_some() }));
+        }
+        if let Some(token) = self.pong_owed.take() {
+            return Some(Frame::Pong(Ping { token }));
+        }
+        if core::mem::take(&mut self.ping_owed) {
+            let token = self.next_token;
+            self.next_token += 1;
+            self.ping_sent = Some(now);
+            return Some(Frame::Ping(Ping { token }));
+        }
+        None
+    }
+
+    /// When to call [`Link::on_timeout`] next.
+    pub fn next_timeout(&self) -> Instant {
+        if !self.is_up() {
+            self.opened + self.config.hello_timeout
+        } else if self.ping_sent.is_some() || self.ping_owed {
+            self.heard + self.config.dead_after
+        } else {
+            self.heard + self.config.ping_after
+        }
+    }
+
+    /// Time has passed.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError::Silent`]: the other side has been quiet for too long.
+    pub fn on_timeout(&mut self, now: Instant) -> Result<(), LinkError> {
+        if now < self.next_timeout() {
+            return Ok(());
+        }
+        if !self.is_up() {
+            return Err(LinkError::Silent(self.config.hello_timeout));
+        }
+        if now >= self.heard + self.config.dead_after && self.ping_sent.is_some() {
+            return Err(LinkError::Silent(self.config.dead_after));
+        }
+        self.ping_owed = true;
+        Ok(())
+    }
+
+    /// Who the other side says it is, once it has.
+    pub const fn peer(&self) -> Option<&Hello> {
+        self.peer.as_ref()
+    }
+
+    /// Both hellos were acknowledged.
+    pub const fn is_up(&self) -> bool {
+        self.peer.is_some() && self.acknowledged.is_some()
+    }
+
+    /// The other side obeys a twin's cancel that comes on this connection.
+    pub fn peer_obeys_cancels(&self) -> bool {
+        self.is_up() && self.acknowledged.is_some_and(|ack| ack.obeys_cancels)
+    }
+
+    /// This side obeys a twin's cancel that comes on this connection: it dialled, and found whom
+    /// it expected.
+    pub const fn obeys_cancels(&self) -> bool {
+        self.expected.is_some() && self.is_up()
+    }
+
+    /// The smoothed round-trip time; half of it is the one-way delay.
+    pub const fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+}
