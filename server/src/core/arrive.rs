@@ -1,0 +1,175 @@
+//! A request arrives: is it one to take on?
+
+use core::time::Duration;
+
+use bowline_protocol::{Cause, How, Overloaded, Reply, Request, Status};
+use bowline_time::Instant;
+
+use super::config::MethodRule;
+use super::copies::Copy;
+use super::{Conn, Core, Notice};
+
+/// After a refusal nobody should ask again sooner, whatever the estimate says: a round trip and a
+/// few services.
+const RETRY_AFTER_MIN: Duration = Duration::from_millis(1);
+
+/// Why a request can't be served, however much time and room there is.
+enum Unfit {
+    NoMethod,
+    NotIdempotent,
+    Duplicate,
+    OwnTwin,
+}
+
+/// Why a request is not taken on now.
+enum Full {
+    Requests,
+    Bytes,
+    /// It would wait longer than it can, by so much.
+    Wait {
+        excess: Duration,
+    },
+    TooLate,
+}
+
+impl<P> Core<P> {
+    /// A request of `bytes` bytes came on a connection. If it is taken on, `payload` is asked for
+    /// what is kept of them; if not, the connection is told why.
+    ///
+    /// Its deadline is counted from `now`, the moment of arrival.
+    pub fn on_request(
+        &mut self,
+        conn: Conn,
+        request: Request,
+        bytes: usize,
+        payload: impl FnOnce() -> P,
+        now: Instant,
+    ) {
+        if self.conns.find(conn.0).is_none() {
+            return;
+        }
+        let rule = match self.fitness(&request) {
+            Ok(rule) => rule,
+            Err(unfit) => return self.refuse_unfit(conn, &request, &unfit),
+        };
+        if let Some(tie) = request.tie
+            && self.tombs.take(request.attempt, tie.twin)
+        {
+            self.stats.accepted += 1;
+            self.stats.tombstones_hit += 1;
+            self.stats.withdrawn_by_tombstone += 1;
+            return self.tell_ended(conn, request.attempt, How::Withdrawn, Some(tie.twin.n));
+        }
+        if let Err(full) = self.make_room(&request, rule, bytes) {
+            return self.refuse_full(conn, &request, &full);
+        }
+        self.accept(Copy::new(request, rule, conn, now, bytes, payload()));
+    }
+
+    fn accept(&mut self, copy: Copy<P>) {
+        let Some(conn) = copy.conn.and_then(|conn| self.conns.get_mut(conn.0)) else { return };
+        if self.copies.queue(copy, &mut conn.copies) {
+            self.stats.accepted += 1;
+        }
+    }
+
+    fn fitness(&self, request: &Request) -> Result<MethodRule, Unfit> {
+        let rule = self.methods.rule(request.method).ok_or(Unfit::NoMethod)?;
+        let beside_another = request.tie.is_some() || request.cause == Cause::Hedge;
+        if beside_another && !(rule.idempotent && request.idempotent) {
+            return Err(Unfit::NotIdempotent);
+        }
+        if request.tie.is_some_and(|tie| tie.twin.station == self.config.station) {
+            return Err(Unfit::OwnTwin);
+        }
+        if self.copies.named(request.attempt).is_some() {
+            return Err(Unfit::Duplicate);
+        }
+        Ok(rule)
+    }
+
+    /// Sees to it that there is time and room; a primary copy may displace extra ones for it.
+    fn make_room(&mut self, request: &Request, rule: MethodRule, bytes: usize) -> Result<(), Full> {
+        let spare = request.remaining.saturating_sub(rule.least_useful);
+        if spare.is_zero() {
+            return Err(Full::TooLate);
+        }
+        let excess = self.wait_at_the_end().saturating_sub(spare);
+        if !excess.is_zero() {
+            return Err(Full::Wait { excess });
+        }
+        self.room_in_queue(bytes, !request.is_extra())?;
+        while self.room_in_queue(bytes, false).is_err()
+            && let Some(extra) = self.copies.newest_extra()
+        {
+            self.stats.shed_displaced += 1;
+            self.end_queued(extra, How::Shed, None);
+        }
+        Ok(())
+    }
+
+    /// How long a copy would wait that came now.
+    fn wait_at_the_end(&self) -> Duration {
+        let (queued, running) = (self.copies.queued(), self.copies.running());
+        self.estimate.wait(queued, running, self.config.slots)
+    }
+
+    /// Whether a copy fits, if need be once all extras are gone. Those that will find a free slot
+    /// at the end of the turn don't count as waiting.
+    fn room_in_queue(&self, bytes: usize, without_extras: bool) -> Result<(), Full> {
+        let (extras, extra_bytes) = match without_extras {
+            true => (self.copies.queued_extras(), self.copies.extra_bytes()),
+            false => (0, 0),
+        };
+        let here = self.copies.queued() - extras + self.copies.running();
+        if here >= self.config.queue_requests + self.config.slots {
+            return Err(Full::Requests);
+        }
+        let kept = self.copies.queued_bytes() - extra_bytes;
+        if kept.saturating_add(bytes) > self.config.queue_bytes {
+            return Err(Full::Bytes);
+        }
+        Ok(())
+    }
+
+    fn refuse_unfit(&mut self, conn: Conn, request: &Request, unfit: &Unfit) {
+        let (counter, status, why) = match unfit {
+            Unfit::NoMethod => {
+                (&mut self.stats.rejected_no_method, Status::NoSuchMethod, "no such method")
+            }
+            Unfit::NotIdempotent => (
+                &mut self.stats.rejected_not_idempotent,
+                Status::BadRequest,
+                "this method must not run twice, so it can't be tied or hedged",
+            ),
+            Unfit::Duplicate => (
+                &mut self.stats.rejected_duplicate,
+                Status::BadRequest,
+                "a copy of this name is here already",
+            ),
+            Unfit::OwnTwin => (
+                &mut self.stats.rejected_own_twin,
+                Status::BadRequest,
+                "the twin is said to be on this very core",
+            ),
+        };
+        *counter += 1;
+        let (attempt, load) = (request.attempt, self.load());
+        let reply = Reply { attempt, status, executed: false, load };
+        self.effects.notices.push_back((conn, Notice::Refused(reply, why)));
+    }
+
+    fn refuse_full(&mut self, conn: Conn, request: &Request, full: &Full) {
+        let drained = self.wait_at_the_end();
+        let (counter, after) = match *full {
+            Full::Requests => (&mut self.stats.rejected_queue_requests, drained),
+            Full::Bytes => (&mut self.stats.rejected_queue_bytes, drained),
+            Full::Wait { excess } => (&mut self.stats.rejected_wait, excess),
+            Full::TooLate => (&mut self.stats.rejected_too_late, Duration::ZERO),
+        };
+        *counter += 1;
+        let retry_after = after.max(RETRY_AFTER_MIN);
+        let refusal = Overloaded { attempt: request.attempt, retry_after, load: self.load() };
+        self.effects.notices.push_back((conn, Notice::Overloaded(refusal)));
+    }
+}

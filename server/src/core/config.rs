@@ -1,0 +1,149 @@
+//! What a core is told once: who it is, what it may hold, which methods there are.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bowline_protocol::{Method, Station};
+
+/// The limits and methods of one core. [`Core::new`](super::Core::new) checks them.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which core of which replica this is.
+    pub station: Station,
+    /// How many copies may run at once.
+    pub slots: u32,
+    /// How many copies may wait.
+    pub queue_requests: u32,
+    /// How many bytes of payload may wait, in all.
+    pub queue_bytes: usize,
+    /// How many client connections may be open.
+    pub connections: u32,
+    /// How many tombstones are kept; the oldest makes room for the next. 0: none.
+    pub tombstones: u32,
+    /// No tombstone lives longer than this, whatever a peer says.
+    pub tombstone_life_max: Duration,
+    /// The methods that are served, and what is known of each.
+    pub methods: Vec<(Method, MethodRule)>,
+    /// Keys the hash of names that come from the network: random, in production.
+    pub hash_seed: u64,
+}
+
+impl Config {
+    /// The defaults: 16 slots; 1024 requests of 16 MiB in all may wait; 1024 connections; 4096
+    /// tombstones of at most a second.
+    pub fn new(station: Station, methods: Vec<(Method, MethodRule)>) -> Config {
+        Config {
+            station,
+            slots: 16,
+            queue_requests: 1024,
+            queue_bytes: 16 << 20,
+            connections: 1024,
+            tombstones: 4096,
+            tombstone_life_max: Duration::from_secs(1),
+            methods,
+            hash_seed: 0,
+        }
+    }
+}
+
+/// What the server knows of a method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MethodRule {
+    /// Running it twice does no harm, so it may be tied and hedged.
+    pub idempotent: bool,
+    /// Less time than this is not enough to do anything useful: with less left before the
+    /// deadline, the method is not started.
+    pub least_useful: Duration,
+}
+
+impl MethodRule {
+    /// A method that may run twice.
+    pub const fn idempotent() -> MethodRule {
+        MethodRule { idempotent: true, least_useful: Duration::ZERO }
+    }
+
+    /// A method that must not run twice.
+    pub const fn once() -> MethodRule {
+        MethodRule { idempotent: false, least_useful: Duration::ZERO }
+    }
+
+    /// Not to be started with less time than this left.
+    #[must_use]
+    pub const fn least_useful(self, least_useful: Duration) -> MethodRule {
+        MethodRule { least_useful, ..self }
+    }
+}
+
+/// Why a configuration can't be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A limit that must not be zero.
+    #[error("{0} must be at least 1")]
+    Zero(&'static str),
+    /// A limit beyond what can be counted.
+    #[error("{name} is {value}, more than the {max} that can be counted")]
+    TooMany {
+        /// The limit's name.
+        name: &'static str,
+        /// What it was set to.
+        value: u32,
+        /// The most it can be.
+        max: u32,
+    },
+    /// No method to serve.
+    #[error("the service has no methods")]
+    NoMethods,
+    /// A method that was given two rules.
+    #[error("{0:?} is there twice")]
+    MethodTwice(Method),
+}
+
+/// Places of one kind: enough for any machine, and few enough that sums stay in 32 bits.
+const MOST: u32 = 1 << 24;
+
+impl Config {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        at_least_one("slots", self.slots)?;
+        at_least_one("queue_requests", self.queue_requests)?;
+        at_least_one("connections", self.connections)?;
+        if self.queue_bytes == 0 {
+            return Err(ConfigError::Zero("queue_bytes"));
+        }
+        let counts = [
+            ("slots", self.slots),
+            ("queue_requests", self.queue_requests),
+            ("connections", self.connections),
+            ("tombstones", self.tombstones),
+        ];
+        match counts.into_iter().find(|&(_, value)| value > MOST) {
+            Some((name, value)) => Err(ConfigError::TooMany { name, value, max: MOST }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn at_least_one(name: &'static str, value: u32) -> Result<(), ConfigError> {
+    if value == 0 { Err(ConfigError::Zero(name)) } else { Ok(()) }
+}
+
+/// The rules by the method's number.
+pub(super) struct Methods(Vec<Option<MethodRule>>);
+
+impl Methods {
+    pub(super) fn new(methods: &[(Method, MethodRule)]) -> Result<Methods, ConfigError> {
+        let last =
+            methods.iter().map(|(method, _)| method.0).max().ok_or(ConfigError::NoMethods)?;
+        let mut table = alloc::vec![None; usize::from(last) + 1];
+        for &(method, rule) in methods {
+            let known = table[usize::from(method.0)].replace(rule);
+            if known.is_some() {
+                return Err(ConfigError::MethodTwice(method));
+            }
+        }
+        Ok(Methods(table))
+    }
+
+    pub(super) fn rule(&self, method: Method) -> Option<MethodRule> {
+        *self.0.get(usize::from(method.0))?
+    }
+}

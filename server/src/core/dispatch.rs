@@ -1,0 +1,84 @@
+//! From the queue to the slots.
+
+use bowline_protocol::{Cancel, CancelReason, How, Started, Tie, Twin};
+use bowline_time::Instant;
+
+use super::arena::Key;
+use super::{CopyKey, Core, Notice, Start};
+
+impl<P> Core<P> {
+    /// All that this turn brought has been applied: starts what may start.
+    ///
+    /// A copy passes every check that could refuse it, then takes its slot, and only then its twin
+    /// is told. (Whoever tells first and sheds afterwards kills both.)
+    pub fn dispatch(&mut self, now: Instant) {
+        while self.copies.running() < self.config.slots
+            && let Some(index) = self.copies.oldest()
+        {
+            if !self.shed_if_useless(index, now) {
+                self.start(index, now);
+            }
+        }
+        self.copies.arm_new();
+    }
+
+    /// Sheds a waiting copy if too little of its time is left.
+    pub(super) fn shed_if_useless(&mut self, index: u32, now: Instant) -> bool {
+        let copy = self.copies.at(index);
+        let left = copy.deadline - now;
+        if left.is_zero() {
+            self.stats.shed_expired += 1;
+        } else if left <= copy.rule.least_useful {
+            self.stats.shed_too_late += 1;
+        } else {
+            return false;
+        }
+        self.end_queued(index, How::Shed, None);
+        true
+    }
+
+    fn start(&mut self, index: u32, now: Instant) {
+        self.estimate.started(now - self.copies.at(index).arrived);
+        self.copies.run(index, now);
+        self.effects.starts.push_back(self.copies.key(index));
+        if let Some(tie) = self.copies.at(index).request.tie {
+            self.tell_twin(index, tie, now);
+        }
+    }
+
+    /// The twin's core is told directly where the mesh reaches it, else by way of the client.
+    fn tell_twin(&mut self, index: u32, tie: Tie, now: Instant) {
+        let copy = self.copies.at(index);
+        let attempt = copy.request.attempt;
+        if self.is_mesh_up(tie.twin.station) {
+            let by = Twin { station: self.config.station, n: attempt.n };
+            let cancel = Cancel {
+                attempt: attempt.sibling(tie.twin.n),
+                reason: CancelReason::TwinStarted { by },
+                lifetime: tie.window.min(copy.deadline - now),
+            };
+            self.stats.cancels_sent += 1;
+            self.effects.cancels.push_back((tie.twin.station, cancel));
+        } else if let Some(conn) = copy.conn {
+            self.stats.starts_told += 1;
+            self.effects.notices.push_back((conn, Notice::Started(Started { attempt })));
+        }
+    }
+
+    /// Hands a copy that has its slot to the shell; None if its connection closed meanwhile.
+    pub(super) fn hand_over(&mut self, key: Key) -> Option<Start<P>> {
+        let index = self.copies.find(key)?;
+        let copy = self.copies.at_mut(index);
+        let (request, deadline, waited) = (copy.request, copy.deadline, copy.waited());
+        match (copy.payload.take(), copy.conn) {
+            (Some(payload), Some(_)) => {
+                self.stats.started += 1;
+                Some(Start { copy: CopyKey(key), request, deadline, waited, payload })
+            }
+            _ => {
+                self.drop_unstarted(index);
+                None
+            }
+        }
+    }
+}

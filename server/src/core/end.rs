@@ -1,0 +1,106 @@
+//! Copies end: each once, and each is told of on the connection that brought it.
+
+use bowline_protocol::{Attempt, Ended, How, Reply, Status};
+use bowline_time::Instant;
+
+use super::copies::{Copy, Running, State};
+use super::{Conn, CopyKey, Core, Notice, StopReason};
+
+impl<P> Core<P> {
+    /// A handler is done, with this status. Returns what to answer, and on which connection; None
+    /// if nobody waits for it any more (or the copy is not known).
+    pub fn on_finished(
+        &mut self,
+        copy: CopyKey,
+        status: Status,
+        now: Instant,
+    ) -> Option<(Conn, Reply)> {
+        let index = self.copies.find(copy.0)?;
+        let State::Running(running) = self.copies.at(index).state else { return None };
+        let Copy { request, conn, .. } = self.free_slot(index, running, now)?;
+        let Some(conn) = conn else {
+            self.stats.dropped_running += 1;
+            return None;
+        };
+        if running.stop == Some(StopReason::CallerDone) {
+            self.stats.aborted_by_caller += 1;
+            self.tell_ended(conn, request.attempt, How::Aborted, running.twin_started);
+            return None;
+        }
+        self.stats.replied += 1;
+        self.stats.replied_failed += u64::from(status == Status::Failed);
+        let reply = Reply { attempt: request.attempt, status, executed: true, load: self.load() };
+        Some((conn, reply))
+    }
+
+    /// A handler stopped without an answer, since it was asked to or the shell made it.
+    pub fn on_aborted(&mut self, copy: CopyKey, now: Instant) {
+        let Some(index) = self.copies.find(copy.0) else { return };
+        let State::Running(running) = self.copies.at(index).state else { return };
+        let Some(Copy { request, conn, .. }) = self.free_slot(index, running, now) else { return };
+        let Some(conn) = conn else {
+            self.stats.dropped_running += 1;
+            return;
+        };
+        match running.stop {
+            Some(StopReason::TwinStarted) => self.stats.aborted_by_twin += 1,
+            Some(StopReason::CallerDone) => self.stats.aborted_by_caller += 1,
+            Some(StopReason::Deadline) => self.stats.aborted_by_deadline += 1,
+            Some(StopReason::Closed) | None => self.stats.aborted_by_server += 1,
+        }
+        let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));
+        self.tell_ended(conn, request.attempt, How::Aborted, by);
+    }
+
+    /// A client's connection is gone, and with it whoever waited for its copies: those that wait
+    /// are dropped, those that run are asked to stop.
+    pub fn on_closed(&mut self, conn: Conn) {
+        while let Some(index) = self.conns.get(conn.0).and_then(|state| state.copies.first()) {
+            match self.copies.at(index).state {
+                State::Queued => {
+                    self.stats.dropped_queued += 1;
+                    self.estimate.left();
+                    self.forget(index);
+                }
+                State::Running(_) => {
+                    self.ask_to_stop(index, StopReason::Closed);
+                    let Some(state) = self.conns.get_mut(conn.0) else { return };
+                    self.copies.orphan(index, &mut state.copies);
+                }
+            }
+        }
+        if let Some(index) = self.conns.find(conn.0) {
+            self.conns.remove(index);
+        }
+    }
+
+    /// Ends a copy that waits.
+    pub(super) fn end_queued(&mut self, index: u32, how: How, by: Option<u16>) {
+        self.estimate.left();
+        if let Some(Copy { request, conn: Some(conn), .. }) = self.forget(index) {
+            self.tell_ended(conn, request.attempt, how, by);
+        }
+    }
+
+    /// Ends a copy that has its slot and was never handed to the shell: its connection is gone.
+    pub(super) fn drop_unstarted(&mut self, index: u32) {
+        self.stats.dropped_queued += 1;
+        self.forget(index);
+    }
+
+    pub(super) fn tell_ended(&mut self, conn: Conn, attempt: Attempt, how: How, by: Option<u16>) {
+        let ended = Ended { attempt, how, by, load: self.load() };
+        self.effects.notices.push_back((conn, Notice::Ended(ended)));
+    }
+
+    fn free_slot(&mut self, index: u32, running: Running, now: Instant) -> Option<Copy<P>> {
+        self.estimate.served(now - running.since);
+        self.forget(index)
+    }
+
+    fn forget(&mut self, index: u32) -> Option<Copy<P>> {
+        let conn = self.copies.at(index).conn;
+        let list = conn.and_then(|conn| self.conns.get_mut(conn.0)).map(|state| &mut state.copies);
+        self.copies.remove(index, list)
+    }
+}

@@ -1,0 +1,117 @@
+//! How long a request that arrives now would wait.
+
+use core::time::Duration;
+
+/// Weight of a new sample of the service time and of the wait: an eighth, as RFC 6298 smooths.
+const SAMPLE_SHIFT: u32 = 3;
+/// Weight of a new sample of the share that starts: a 64th. Withdrawals come in bursts.
+const SHARE_SHIFT: u32 = 6;
+/// The share that starts is counted in parts of this.
+const WHOLE: u64 = 1 << 16;
+
+/// Moving averages of what came out of the queue.
+#[derive(Debug)]
+pub(super) struct Estimate {
+    /// How long a copy holds its slot; None before the first has left one.
+    service_ns: Option<u64>,
+    /// How long the last ones waited that started.
+    wait_ns: u64,
+    /// Of those that left the queue, how many started (the others were withdrawn or shed, and cost
+    /// nothing), in parts of WHOLE.
+    starting: u64,
+}
+
+impl Estimate {
+    pub(super) const fn new() -> Estimate {
+        Estimate { service_ns: None, wait_ns: 0, starting: WHOLE }
+    }
+
+    /// A copy left the queue and starts.
+    pub(super) fn started(&mut self, waited: Duration) {
+        self.wait_ns = smooth(self.wait_ns, nanos(waited), SAMPLE_SHIFT);
+        self.starting = smooth(self.starting, WHOLE, SHARE_SHIFT);
+    }
+
+    /// A copy left the queue and does not start.
+    pub(super) fn left(&mut self) {
+        self.starting = smooth(self.starting, 0, SHARE_SHIFT);
+    }
+
+    /// A copy left its slot.
+    pub(super) fn served(&mut self, held: Duration) {
+        let sample = nanos(held);
+        let mean = self.service_ns.map_or(sample, |mean| smooth(mean, sample, SAMPLE_SHIFT));
+        self.service_ns = Some(mean);
+    }
+
+    /// How long the copies waited that started last.
+    pub(super) const fn recent_wait(&self) -> Duration {
+        Duration::from_nanos(self.wait_ns)
+    }
+
+    /// How long a copy would wait behind `queued` others, while `running` of `slots` are taken:
+    /// each of those before it that will start takes a slot for the mean service time. Zero while
+    /// nothing is known.
+    pub(super) fn wait(&self, queued: u32, running: u32, slots: u32) -> Duration {
+        let free = slots.saturating_sub(running);
+        let starting = (u64::from(queued) * self.starting).div_ceil(WHOLE);
+        let ahead = (starting + 1).saturating_sub(u64::from(free));
+        let service = self.service_ns.unwrap_or(0);
+        Duration::from_nanos(service.saturating_mul(ahead) / u64::from(slots))
+    }
+}
+
+/// Moves a mean towards a sample by the sample's weight.
+const fn smooth(mean: u64, sample: u64, shift: u32) -> u64 {
+    if sample >= mean {
+        mean + ((sample - mean) >> shift)
+    } else {
+        mean - (mean - sample).div_ceil(1 << shift)
+    }
+}
+
+/// Whole nanoseconds, capped at 2^64 - 1 (584 years).
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn nothing_is_expected_to_wait_before_anything_was_measured_or_while_a_slot_is_free() {
+        let mut estimate = Estimate::new();
+        assert_eq!(estimate.wait(1000, 4, 4), Duration::ZERO);
+        estimate.served(MS);
+        assert_eq!(estimate.wait(0, 3, 4), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_wait_grows_with_the_queue_and_shrinks_with_the_slots() {
+        let mut estimate = Estimate::new();
+        estimate.served(4 * MS);
+        assert_eq!(estimate.wait(0, 1, 1), 4 * MS);
+        assert_eq!(estimate.wait(9, 1, 1), 40 * MS);
+        assert_eq!(estimate.wait(9, 4, 4), 10 * MS);
+    }
+
+    #[test]
+    fn copies_that_leave_the_queue_without_a_start_are_not_waited_for() {
+        let mut estimate = Estimate::new();
+        estimate.served(MS);
+        (0..1000).for_each(|i| if i % 2 == 0 { estimate.left() } else { estimate.started(MS) });
+        let wait = estimate.wait(100, 1, 1);
+        assert!(wait > 45 * MS && wait < 56 * MS, "half of 100 will start, but {wait:?}");
+    }
+
+    #[test]
+    fn means_come_all_the_way_down() {
+        let mut estimate = Estimate::new();
+        estimate.started(Duration::from_secs(1));
+        (0..400).for_each(|_| estimate.started(Duration::ZERO));
+        assert_eq!(estimate.recent_wait(), Duration::ZERO);
+    }
+}

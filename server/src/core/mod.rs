@@ -1,0 +1,233 @@
+//! The server as a machine: copies of calls come in, what to do about them comes out.
+//!
+//! One core of a server is one [`Core`]; it alone owns its copies and changes their state. It does
+//! no I/O and reads no clock. Whoever drives it (the shell on io_uring, a simulated world, a test)
+//! follows one order within a turn:
+//!
+//! 1. Everything that came in is applied: [`on_opened`](Core::on_opened),
+//!    [`on_request`](Core::on_request), [`on_cancel`](Core::on_cancel),
+//!    [`on_closed`](Core::on_closed), [`on_mesh_up`](Core::on_mesh_up),
+//!    [`on_mesh_down`](Core::on_mesh_down), [`on_finished`](Core::on_finished),
+//!    [`on_aborted`](Core::on_aborted).
+//! 2. [`dispatch`](Core::dispatch) takes from the queue what may start. Before it, nothing starts:
+//!    so a cancel that has arrived is obeyed, however late this core looks at it.
+//! 3. [`poll_effect`](Core::poll_effect), until it is empty. The cancels come out before the
+//!    starts, and go to the kernel before any of those handlers runs.
+//! 4. At [`next_timeout`](Core::next_timeout), [`on_timeout`](Core::on_timeout).
+//!
+//! The life of a copy:
+//!
+//! ```text
+//! absent -> queued -> running -> replied
+//!              |         \-> aborted   (started, then stopped at a point where the handler looks)
+//!              |-> withdrawn           (never started: its twin did, or the caller is done)
+//!              \-> shed                (never started: its deadline can't be met, or others need the room)
+//! ```
+//!
+//! Each of these ends is told once, on the connection that brought the copy. Only a copy whose
+//! connection has closed ends untold.
+
+mod arena;
+mod arrive;
+mod cancel;
+mod config;
+mod copies;
+mod dispatch;
+mod effect;
+mod end;
+mod estimate;
+mod index;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod tombs;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use bowline_protocol::{Load, Station};
+use bowline_time::Instant;
+
+use arena::{Arena, Key, List};
+use config::Methods;
+use copies::Copies;
+use estimate::Estimate;
+use tombs::Tombs;
+
+pub use config::{Config, ConfigError, MethodRule};
+pub use effect::{Conn, CopyKey, Effect, Notice, Origin, Start, StopReason};
+pub use stats::Stats;
+
+/// There are as many client connections as may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the limit of client connections is reached")]
+pub struct TooManyConnections;
+
+/// What is known of a client's connection.
+struct ConnState {
+    /// Its copies, queued and running.
+    copies: List,
+}
+
+/// One core of a server, generic over the payloads of requests, into which it never looks. See the
+/// [module](self) for how to drive it.
+pub struct Core<P> {
+    config: Config,
+    methods: Methods,
+    copies: Copies<P>,
+    conns: Arena<ConnState, 0>,
+    tombs: Tombs,
+    /// The peers' cores that can be told, in order.
+    mesh: Vec<Station>,
+    estimate: Estimate,
+    stats: Stats,
+    effects: Effects,
+}
+
+/// What is to be done, by kind, in the order in which it is to be done.
+struct Effects {
+    cancels: VecDeque<(Station, bowline_protocol::Cancel)>,
+    notices: VecDeque<(Conn, Notice)>,
+    starts: VecDeque<Key>,
+    aborts: VecDeque<(Key, StopReason)>,
+}
+
+impl<P> Core<P> {
+    /// A core with nothing to do. Allocates all that its limits ask for.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the limit or the method that can't be.
+    pub fn new(config: Config) -> Result<Core<P>, ConfigError> {
+        config.check()?;
+        let (slots, seed) = (config.slots as usize, config.hash_seed);
+        let copies = slots + config.queue_requests as usize;
+        Ok(Core {
+            methods: Methods::new(&config.methods)?,
+            copies: Copies::new(config.queue_requests, config.slots, seed),
+            conns: Arena::with_capacity(config.connections),
+            tombs: Tombs::with_capacity(config.tombstones, seed),
+            mesh: Vec::new(),
+            estimate: Estimate::new(),
+            stats: Stats::default(),
+            effects: Effects {
+                cancels: VecDeque::with_capacity(slots),
+                notices: VecDeque::with_capacity(copies),
+                starts: VecDeque::with_capacity(slots),
+                aborts: VecDeque::with_capacity(slots),
+            },
+            config,
+        })
+    }
+
+    /// A client's connection is open.
+    ///
+    /// # Errors
+    ///
+    /// [`TooManyConnections`]: it is to be closed again.
+    pub fn on_opened(&mut self) -> Result<Conn, TooManyConnections> {
+        let state = ConnState { copies: List::EMPTY };
+        self.conns.insert(state).map(Conn).ok_or(TooManyConnections)
+    }
+
+    /// Cancels can be sent to this core of a peer: a connection that it obeys is up.
+    pub fn on_mesh_up(&mut self, station: Station) {
+        if let Err(place) = self.mesh.binary_search(&station) {
+            self.mesh.insert(place, station);
+        }
+    }
+
+    /// Cancels can't be sent to this core of a peer any more.
+    pub fn on_mesh_down(&mut self, station: Station) {
+        if let Ok(place) = self.mesh.binary_search(&station) {
+            self.mesh.remove(place);
+        }
+    }
+
+    /// The next thing to do, until there is none: first all cancels for twins, then small frames
+    /// for clients, then the starts, then the aborts.
+    pub fn poll_effect(&mut self) -> Option<Effect<P>> {
+        if let Some((to, cancel)) = self.effects.cancels.pop_front() {
+            return Some(Effect::Cancel { to, cancel });
+        }
+        if let Some((conn, notice)) = self.effects.notices.pop_front() {
+            return Some(Effect::Send { conn, notice });
+        }
+        while let Some(key) = self.effects.starts.pop_front() {
+            if let Some(start) = self.hand_over(key) {
+                return Some(Effect::Start(start));
+            }
+        }
+        while let Some((key, why)) = self.effects.aborts.pop_front() {
+            if self.copies.find(key).is_some() {
+                return Some(Effect::Abort { copy: CopyKey(key), why });
+            }
+        }
+        None
+    }
+
+    /// When to call [`on_timeout`](Core::on_timeout) next; None while nothing waits for time.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        [self.copies.next_timeout(), self.tombs.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// Time has passed: gives up copies that wait in vain, asks those to stop that run in vain, and
+    /// forgets tombstones.
+    pub fn on_timeout(&mut self, now: Instant) {
+        while let Some(index) = self.copies.expire_queued(now) {
+            self.shed_if_useless(index, now);
+        }
+        while let Some(index) = self.copies.expire_running(now) {
+            self.ask_to_stop(index, StopReason::Deadline);
+        }
+        while self.tombs.expire(now) {
+            self.stats.tombstones_expired += 1;
+        }
+    }
+
+    /// How this core is doing, as it tells clients in every frame that ends a copy.
+    pub fn load(&self) -> Load {
+        Load {
+            running: u16::try_from(self.copies.running()).unwrap_or(u16::MAX),
+            queued: u16::try_from(self.copies.queued()).unwrap_or(u16::MAX),
+            wait: self.estimate.recent_wait(),
+        }
+    }
+
+    /// The counters.
+    pub const fn stats(&self) -> Stats {
+        Stats {
+            queued: self.copies.queued() as u64,
+            running: self.copies.running() as u64,
+            ..self.stats
+        }
+    }
+
+    /// Which core of which replica this is.
+    pub const fn station(&self) -> Station {
+        self.config.station
+    }
+
+    /// How many client connections are open.
+    pub const fn connections(&self) -> usize {
+        self.conns.len() as usize
+    }
+
+    /// How many tombstones there are.
+    pub const fn tombstones(&self) -> usize {
+        self.tombs.len() as usize
+    }
+
+    /// Whether nothing is here that could still end, expire or be told.
+    pub fn is_idle(&self) -> bool {
+        self.copies.queued() + self.copies.running() + self.tombs.len() == 0
+            && self.effects.cancels.is_empty()
+            && self.effects.notices.is_empty()
+            && self.effects.starts.is_empty()
+            && self.effects.aborts.is_empty()
+    }
+
+    fn is_mesh_up(&self, station: Station) -> bool {
+        self.mesh.binary_search(&station).is_ok()
+    }
+}

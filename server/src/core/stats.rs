@@ -1,0 +1,184 @@
+//! Counters, one a reason, that reconcile.
+
+/// Declares the counters once: the struct, their names and values in the order of declaration.
+macro_rules! counters {
+    ($(#[$meta:meta])* pub struct $Name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        pub struct $Name { $($(#[$doc])* pub $field: u64,)* }
+
+        impl $Name {
+            /// The counters' names, in the order of [`values`](Self::values).
+            pub const NAMES: [&'static str; [$(stringify!($field)),*].len()] =
+                [$(stringify!($field)),*];
+
+            /// The counters' values, in the order of their declaration.
+            pub const fn values(&self) -> [u64; Self::NAMES.len()] {
+                [$(self.$field),*]
+            }
+
+            /// Back from [`values`](Self::values).
+            pub const fn from_values(values: [u64; Self::NAMES.len()]) -> Self {
+                let [$($field),*] = values;
+                $Name { $($field),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// What happened since a core was made; only `queued` and `running` go down again.
+    ///
+    /// They reconcile, see [`Stats::ended`]: accepted = ended + queued + running.
+    pub struct Stats {
+        /// Copies in the queue now.
+        queued,
+        /// Copies that hold a slot now.
+        running,
+
+        /// Requests that were taken on: from here on, exactly one end each.
+        accepted,
+        /// Handlers that were started.
+        started,
+        /// Ends: answered.
+        replied,
+        /// Of those answered: the handler failed without an answer of its own.
+        replied_failed,
+        /// Ends: taken from the queue, as the twin started.
+        withdrawn_by_twin,
+        /// Ends: its twin had started before it arrived.
+        withdrawn_by_tombstone,
+        /// Ends: taken from the queue, as the caller was done.
+        withdrawn_by_caller,
+        /// Ends: stopped while it ran, as its twin started, too, and is the primary.
+        aborted_by_twin,
+        /// Ends: stopped while it ran, or not answered any more, as the caller was done.
+        aborted_by_caller,
+        /// Ends: stopped while it ran, as its deadline passed.
+        aborted_by_deadline,
+        /// Ends: stopped by the shell for reasons of its own.
+        aborted_by_server,
+        /// Ends: its deadline had passed before it could start.
+        shed_expired,
+        /// Ends: less time was left than its method can use.
+        shed_too_late,
+        /// Ends: an extra copy that made room for a primary one.
+        shed_displaced,
+        /// Ends: in the queue when its connection closed.
+        dropped_queued,
+        /// Ends: running when its connection closed.
+        dropped_running,
+
+        /// Refused on arrival: as many requests wait as may.
+        rejected_queue_requests,
+        /// Refused on arrival: as many bytes wait as may.
+        rejected_queue_bytes,
+        /// Refused on arrival: it would wait longer than it can.
+        rejected_wait,
+        /// Refused on arrival: too little time was left to begin with.
+        rejected_too_late,
+        /// Refused on arrival: no such method.
+        rejected_no_method,
+        /// Refused on arrival: a second copy of a method that must not run twice.
+        rejected_not_idempotent,
+        /// Refused on arrival: its name is in use.
+        rejected_duplicate,
+        /// Refused on arrival: tied to this very core.
+        rejected_own_twin,
+
+        /// Cancels that were sent to a twin's core.
+        cancels_sent,
+        /// Starts that were told to the client, to be relayed.
+        starts_told,
+        /// Cancels that came, from anybody: the sum of the seven that follow.
+        cancels_received,
+        /// ... and took a copy from the queue.
+        cancels_withdrew,
+        /// ... and asked a running copy to stop.
+        cancels_stopped,
+        /// ... and were ignored: the copy runs, and is the primary.
+        cancels_ignored,
+        /// ... for a copy that had been asked to stop before.
+        cancels_repeated,
+        /// ... from a peer, for a copy that is not here.
+        cancels_early_or_late,
+        /// ... from a client, for a copy that is not here any more.
+        cancels_late,
+        /// ... from where they must not come, or not matching the copy's tie.
+        cancels_refused,
+        /// Copies that ran when they heard that their twin had started as well.
+        double_starts,
+
+        /// Tombstones that were set.
+        tombstones_made,
+        /// Tombstones that their copy ran into.
+        tombstones_hit,
+        /// Tombstones whose time ran out.
+        tombstones_expired,
+        /// Tombstones that made room for later ones.
+        tombstones_evicted,
+    }
+}
+
+impl Stats {
+    /// Copies that never started since their twin did, or their caller was done.
+    pub const fn withdrawn(&self) -> u64 {
+        self.withdrawn_by_twin + self.withdrawn_by_tombstone + self.withdrawn_by_caller
+    }
+
+    /// Copies that were stopped while they ran.
+    pub const fn aborted(&self) -> u64 {
+        self.aborted_by_twin
+            + self.aborted_by_caller
+            + self.aborted_by_deadline
+            + self.aborted_by_server
+    }
+
+    /// Copies that never started since it would have been of no use.
+    pub const fn shed(&self) -> u64 {
+        self.shed_expired + self.shed_too_late + self.shed_displaced
+    }
+
+    /// Copies that ended with their connection.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped_queued + self.dropped_running
+    }
+
+    /// Every accepted copy ends exactly once, in one of these ways.
+    pub const fn ended(&self) -> u64 {
+        self.replied + self.aborted() + self.withdrawn() + self.shed() + self.dropped()
+    }
+
+    /// Requests that were refused on arrival.
+    pub const fn rejected(&self) -> u64 {
+        self.rejected_queue_requests
+            + self.rejected_queue_bytes
+            + self.rejected_wait
+            + self.rejected_too_late
+            + self.rejected_no_method
+            + self.rejected_not_idempotent
+            + self.rejected_duplicate
+            + self.rejected_own_twin
+    }
+
+    /// Whether nothing was lost or counted twice.
+    pub const fn reconcile(&self) -> bool {
+        let cancels = self.cancels_withdrew
+            + self.cancels_stopped
+            + self.cancels_ignored
+            + self.cancels_repeated
+            + self.cancels_early_or_late
+            + self.cancels_late
+            + self.cancels_refused;
+        self.accepted == self.ended() + self.queued + self.running
+            && self.cancels_received == cancels
+    }
+
+    /// Both together, as of two cores of a server.
+    #[must_use]
+    pub fn plus(&self, other: &Stats) -> Stats {
+        let mut sum = self.values();
+        sum.iter_mut().zip(other.values()).for_each(|(sum, value)| *sum += value);
+        Stats::from_values(sum)
+    }
+}
