@@ -32,7 +32,7 @@ impl Backoff {
     pub fn next_wait(&mut self) -> Duration {
         let half = self.span / 2;
         let jitter = half.mul_f64(self.next_fraction());
-        self.span = (self.span * 2).min(self.max);
+        self.span = self.span.saturating_mul(2).min(self.max);
         half + jitter
     }
 

@@ -2,12 +2,12 @@
 //!
 //! Payloads are opaque and borrowed from the bytes they came in; everything else is a small value.
 
-use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::codec::VERSION;
-use crate::id::{Attempt, ClientId, Method, Station, Twin};
+pub use crate::hello::{Credit, Features, Hello, HelloAck, Identity, Takes};
+use crate::id::{Attempt, Method, Twin};
+use crate::options::Options;
 
 /// Anything that one end says to the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,73 +22,50 @@ pub enum Frame<'a> {
     Pong(Ping),
     /// Client to server: one copy of a call, and its payload.
     Request(Request, &'a [u8]),
+    /// The same, with options.
+    RequestWith(Request, Options<'a>, &'a [u8]),
     /// Client to server, or server to server: stop this copy.
     Cancel(Cancel),
     /// Server to client, only where the twin's server can't be told directly: this copy starts.
     Started(Started),
     /// Server to client, ends a copy: what its handler returned.
     Reply(Reply, &'a [u8]),
+    /// The same, with options.
+    ReplyWith(Reply, Options<'a>, &'a [u8]),
     /// Server to client, ends a copy: it will not be answered.
     Ended(Ended),
     /// Server to client, ends a copy: it was never accepted.
     Overloaded(Overloaded),
+    /// The next part of the payload of a request or reply that was opened with a total.
+    Segment(Segment, &'a [u8]),
+    /// Server to client: so much may be sent by now.
+    Credit(Credit),
+    /// Bring me nothing new; what I have, I finish.
+    GoAway(GoAway),
     /// The connection ends, and why.
     Goodbye(Goodbye, &'a [u8]),
 }
 
-/// Who speaks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Identity {
-    /// A client core.
-    Client(ClientId),
-    /// A core of a replica.
-    Server(Station),
-}
-
-/// The first frame of either side.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hello {
-    /// Who speaks.
-    pub identity: Identity,
-    /// The oldest version of the protocol that it speaks.
-    pub oldest: u8,
-    /// The newest version of the protocol that it speaks.
-    pub newest: u8,
-    /// The listening port of each of a server's cores, in their order; empty from a client.
-    pub ports: Vec<u16>,
-}
-
-impl Hello {
-    /// The hello of a client core.
-    pub const fn client(id: ClientId) -> Hello {
-        Hello {
-            identity: Identity::Client(id),
-            oldest: VERSION,
-            newest: VERSION,
-            ports: Vec::new(),
+impl Frame<'_> {
+    /// What it is called, in errors and in the specification.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Frame::Hello(_) => "hello",
+            Frame::HelloAck(_) => "hello-ack",
+            Frame::Ping(_) => "ping",
+            Frame::Pong(_) => "pong",
+            Frame::Request(..) | Frame::RequestWith(..) => "request",
+            Frame::Cancel(_) => "cancel",
+            Frame::Started(_) => "started",
+            Frame::Reply(..) | Frame::ReplyWith(..) => "reply",
+            Frame::Ended(_) => "ended",
+            Frame::Overloaded(_) => "overloaded",
+            Frame::Segment(..) => "segment",
+            Frame::Credit(_) => "credit",
+            Frame::GoAway(_) => "go-away",
+            Frame::Goodbye(..) => "goodbye",
         }
     }
-
-    /// The hello of a server's core, with the port of each core of that server.
-    pub const fn server(station: Station, ports: Vec<u16>) -> Hello {
-        Hello { identity: Identity::Server(station), oldest: VERSION, newest: VERSION, ports }
-    }
-
-    /// Whose core speaks, if it is a server's.
-    pub const fn station(&self) -> Option<Station> {
-        match self.identity {
-            Identity::Server(station) => Some(station),
-            Identity::Client(_) => None,
-        }
-    }
-}
-
-/// The other side's hello was understood.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HelloAck {
-    /// A twin's cancel that comes on this connection will be obeyed: true only from the side that
-    /// dialled it, to an address of its own configuration, and found there whom it expected.
-    pub obeys_cancels: bool,
 }
 
 /// A ping, or the pong that answers it.
@@ -264,6 +241,25 @@ pub enum How {
 }
 
 impl How {
+    /// As it stands on the wire.
+    pub const fn code(self) -> u16 {
+        match self {
+            How::Withdrawn => 0,
+            How::Aborted => 1,
+            How::Shed => 2,
+        }
+    }
+
+    /// Back from the wire.
+    pub const fn from_code(code: u16) -> Option<How> {
+        match code {
+            0 => Some(How::Withdrawn),
+            1 => Some(How::Aborted),
+            2 => Some(How::Shed),
+            _ => None,
+        }
+    }
+
     /// The copy's handler was started.
     pub const fn started(self) -> bool {
         matches!(self, How::Aborted)
@@ -294,6 +290,52 @@ pub struct Overloaded {
     pub load: Load,
 }
 
+/// Which payload a segment belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PayloadOf {
+    /// A request's: client to server.
+    Request,
+    /// A reply's: server to client.
+    Reply,
+}
+
+impl PayloadOf {
+    /// As it stands on the wire.
+    pub const fn code(self) -> u16 {
+        match self {
+            PayloadOf::Request => 0,
+            PayloadOf::Reply => 1,
+        }
+    }
+
+    /// Back from the wire.
+    pub const fn from_code(code: u16) -> Option<PayloadOf> {
+        match code {
+            0 => Some(PayloadOf::Request),
+            1 => Some(PayloadOf::Reply),
+            _ => None,
+        }
+    }
+}
+
+/// A part of a large payload. Those of one payload come in order, without gaps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Whose payload.
+    pub attempt: Attempt,
+    /// Which of its payloads.
+    pub of: PayloadOf,
+    /// Where in it the part begins, in bytes.
+    pub offset: u32,
+}
+
+/// The sender will close this connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GoAway {
+    /// How long it waits for what it has accepted to end.
+    pub within: Duration,
+}
+
 /// Why a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GoodbyeReason {
@@ -305,6 +347,33 @@ pub enum GoodbyeReason {
     Stranger,
     /// The receiver was silent for too long.
     Silent,
+    /// The receiver sent more than it was granted.
+    Credit,
+}
+
+impl GoodbyeReason {
+    /// As it stands on the wire.
+    pub const fn code(self) -> u16 {
+        match self {
+            GoodbyeReason::Leaving => 0,
+            GoodbyeReason::Protocol => 1,
+            GoodbyeReason::Stranger => 2,
+            GoodbyeReason::Silent => 3,
+            GoodbyeReason::Credit => 4,
+        }
+    }
+
+    /// Back from the wire; None for a code that this version does not know.
+    pub const fn from_code(code: u16) -> Option<GoodbyeReason> {
+        match code {
+            0 => Some(GoodbyeReason::Leaving),
+            1 => Some(GoodbyeReason::Protocol),
+            2 => Some(GoodbyeReason::Stranger),
+            3 => Some(GoodbyeReason::Silent),
+            4 => Some(GoodbyeReason::Credit),
+            _ => None,
+        }
+    }
 }
 
 /// The last frame of a connection; its payload is a sentence for a person, in UTF-8.
@@ -321,6 +390,7 @@ impl fmt::Display for GoodbyeReason {
             GoodbyeReason::Protocol => "we broke the protocol",
             GoodbyeReason::Stranger => "we are not whom it expected",
             GoodbyeReason::Silent => "we were silent for too long",
+            GoodbyeReason::Credit => "we sent more than we were granted",
         })
     }
 }

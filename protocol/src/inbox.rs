@@ -1,26 +1,34 @@
 //! Bytes in pieces of any size, frames out.
 //!
-//! A frame that lies whole in the piece it came with is read where it lies. One that does not is
-//! put together here, and costs one copy; what waits is never more than one frame.
+//! A frame that lies whole in the piece it came with is read where it lies, and nothing is
+//! allocated (but for a hello). One that does not is put together here, and costs one copy; what
+//! waits is never more than one frame.
 
 use alloc::vec::Vec;
 
-use crate::codec::{self, HEADER_LEN, WireError};
+use crate::codec::{self, HEADER_LEN, Header, WireError};
 use crate::frame::Frame;
+
+/// The most memory that an empty inbox keeps, in bytes: a large frame's is given back.
+const KEPT: usize = 64 << 10;
 
 /// The receiving end of a connection: holds what has arrived of a frame that is not there whole.
 #[derive(Debug)]
 pub struct Inbox {
     partial: Vec<u8>,
+    /// The partial frame's header, once it is there and sound.
+    header: Option<Header>,
     /// The partial frame became whole and was lent; it is let go before anything else.
     lent: bool,
+    /// What was wrong. After that nothing says where a frame begins, so none comes any more.
+    broken: Option<WireError>,
     limit: u32,
 }
 
 impl Inbox {
     /// An inbox that takes payloads of up to `limit` bytes.
     pub const fn new(limit: u32) -> Inbox {
-        Inbox { partial: Vec::new(), lent: false, limit }
+        Inbox { partial: Vec::new(), header: None, lent: false, broken: None, limit }
     }
 
     /// The frames that `bytes` bring, after what came before them. To be asked until there is no
@@ -34,22 +42,48 @@ impl Inbox {
         if self.lent { 0 } else { self.partial.len() }
     }
 
-    /// Moves bytes from `bytes` to the partial frame until that is whole, or the bytes are used up.
-    /// Returns how many it took.
-    fn complete(&mut self, bytes: &[u8]) -> Result<usize, WireError> {
-        let head = bytes.len().min(HEADER_LEN.saturating_sub(self.partial.len()));
-        self.partial.extend_from_slice(&bytes[..head]);
-        let Some(whole) = codec::frame_len(&self.partial, self.limit)? else {
-            return Ok(head);
+    fn let_go(&mut self) {
+        self.lent = false;
+        self.header = None;
+        self.partial.clear();
+        if self.partial.capacity() > KEPT {
+            self.partial = Vec::new();
+        }
+    }
+
+    /// Moves bytes from the front of `bytes` to the partial frame until that is whole, or they are
+    /// used up. Returns its header once it is whole and undamaged.
+    fn complete(&mut self, bytes: &mut &[u8]) -> Result<Option<Header>, WireError> {
+        let header = match self.header {
+            Some(header) => header,
+            None => {
+                self.take(bytes, HEADER_LEN);
+                let Some(head) = self.partial.first_chunk::<HEADER_LEN>() else {
+                    return Ok(None);
+                };
+                *self.header.insert(Header::parse(head, self.limit)?)
+            }
         };
-        let body = (bytes.len() - head).min(whole - self.partial.len());
-        self.partial.extend_from_slice(&bytes[head..head + body]);
-        Ok(head + body)
+        self.take(bytes, header.frame_len());
+        if self.partial.len() < header.frame_len() {
+            return Ok(None);
+        }
+        header.verify(&self.partial[HEADER_LEN..])?;
+        Ok(Some(header))
+    }
+
+    /// Moves bytes until the partial frame has `length` of them, or they are used up.
+    fn take(&mut self, bytes: &mut &[u8], length: usize) {
+        let missing = length.saturating_sub(self.partial.len());
+        let (taken, rest) = bytes.split_at(missing.min(bytes.len()));
+        self.partial.extend_from_slice(taken);
+        *bytes = rest;
     }
 }
 
 /// The frames of one piece of input; lends each until the next is asked for.
 #[derive(Debug)]
+#[must_use = "bytes that are not asked for are lost"]
 pub struct Frames<'a> {
     inbox: &'a mut Inbox,
     bytes: &'a [u8],
@@ -60,39 +94,109 @@ impl Frames<'_> {
     ///
     /// # Errors
     ///
-    /// [`WireError`]; the connection is of no use after it.
+    /// [`WireError`]; the connection is of no use after it, and says the same for ever.
     #[expect(clippy::should_implement_trait, reason = "it lends, which no iterator can")]
     pub fn next(&mut self) -> Result<Option<Frame<'_>>, WireError> {
-        if self.inbox.lent {
-            self.inbox.partial.clear();
-            self.inbox.lent = false;
-        }
-        if !self.inbox.partial.is_empty() {
-            let taken = self.inbox.complete(self.bytes)?;
-            self.bytes = &self.bytes[taken..];
-            match codec::decode(&self.inbox.partial, self.inbox.limit)? {
-                None => return Ok(None),
-                Some((None, _)) => self.inbox.partial.clear(),
-                Some((Some(_), _)) => self.inbox.lent = true,
-            }
+        if let Some(error) = self.inbox.broken {
+            return Err(error);
         }
         if self.inbox.lent {
-            let frame = codec::decode(&self.inbox.partial, self.inbox.limit)?;
-            return Ok(frame.and_then(|(frame, _)| frame));
+            self.inbox.let_go();
         }
-        self.next_whole()
+        let header = match self.until_there() {
+            Ok(Some(header)) => header,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(*self.inbox.broken.insert(error)),
+        };
+        let payload = if self.inbox.lent {
+            &self.inbox.partial[HEADER_LEN..]
+        } else {
+            let (whole, rest) = self.bytes.split_at(header.frame_len());
+            self.bytes = rest;
+            &whole[HEADER_LEN..]
+        };
+        codec::frame_of(&header, payload).inspect_err(|error| self.inbox.broken = Some(*error))
     }
 
-    /// The next frame that lies whole in what is left of this piece.
-    fn next_whole(&mut self) -> Result<Option<Frame<'_>>, WireError> {
-        while let Some((frame, length)) = codec::decode(self.bytes, self.inbox.limit)? {
-            self.bytes = &self.bytes[length..];
-            if frame.is_some() {
-                return Ok(frame);
+    /// The header of the next frame that is there whole and undamaged: in the inbox, which then
+    /// counts as lent, or at the front of what is left of this piece. Frames to be skipped are.
+    fn until_there(&mut self) -> Result<Option<Header>, WireError> {
+        while !self.inbox.partial.is_empty() {
+            let Some(header) = self.inbox.complete(&mut self.bytes)? else {
+                return Ok(None);
+            };
+            if !header.is_ignorable() {
+                self.inbox.lent = true;
+                return Ok(Some(header));
             }
+            self.inbox.let_go();
+        }
+        while let Some(header) = codec::whole(self.bytes, self.inbox.limit)? {
+            if !header.is_ignorable() {
+                return Ok(Some(header));
+            }
+            self.bytes = &self.bytes[header.frame_len()..];
         }
         self.inbox.partial.extend_from_slice(self.bytes);
         self.bytes = &[];
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::frame::{Goodbye, GoodbyeReason, PayloadOf, Segment};
+    use crate::id::Attempt;
+
+    fn segment(length: usize) -> Vec<u8> {
+        let segment = Segment { attempt: Attempt::default(), of: PayloadOf::Reply, offset: 0 };
+        let mut bytes = Vec::new();
+        codec::encode(&Frame::Segment(segment, &vec![1; length]), &mut bytes);
+        bytes
+    }
+
+    fn drain(inbox: &mut Inbox, bytes: &[u8]) -> usize {
+        let mut frames = inbox.feed(bytes);
+        let mut count = 0;
+        while frames.next().expect("sound bytes").is_some() {
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn frames_that_lie_whole_take_no_memory() {
+        let mut inbox = Inbox::new(1 << 20);
+        let bytes = [segment(64), segment(70_000), segment(1)].concat();
+        assert_eq!(drain(&mut inbox, &bytes), 3);
+        assert_eq!(inbox.partial.capacity(), 0);
+    }
+
+    #[test]
+    fn the_memory_of_a_small_frame_is_kept_and_that_of_a_large_one_given_back() {
+        let mut inbox = Inbox::new(1 << 20);
+        for (length, kept) in [(1_000, true), (300 << 10, false)] {
+            let bytes = segment(length);
+            let (head, tail) = bytes.split_at(100);
+            assert_eq!(drain(&mut inbox, head), 0);
+            assert_eq!(inbox.waiting(), 100);
+            assert_eq!(drain(&mut inbox, tail), 1);
+            assert_eq!(inbox.partial.capacity() > 0, kept);
+        }
+    }
+
+    #[test]
+    fn the_damage_of_a_frame_in_pieces_is_found_when_it_is_whole() {
+        let mut bytes = segment(200);
+        bytes[150] ^= 1;
+        let mut inbox = Inbox::new(1 << 20);
+        assert_eq!(drain(&mut inbox, &bytes[..263]), 0);
+        let goodbye = Frame::Goodbye(Goodbye { reason: GoodbyeReason::Leaving }, b"");
+        codec::encode(&goodbye, &mut bytes);
+        let error = inbox.feed(&bytes[263..]).next().unwrap_err();
+        assert!(matches!(error, WireError::PayloadChecksum { frame: "segment", .. }));
     }
 }

@@ -7,6 +7,9 @@
 //! - [`id`]: how calls, attempts and replicas are named.
 //! - [`frame`]: what can be said, one type a frame.
 //! - [`codec`]: frames to bytes and back; the layout stands there and nowhere else.
+//! - [`hello`]: who speaks, what it can do and what it takes.
+//! - [`options`]: what a request or reply may say beside its header.
+//! - [`service`]: methods by name, and what may be done with each.
 //! - [`inbox`]: bytes in pieces of any size, frames out.
 //! - [`link`]: what both ends of every connection do: hello, acknowledgement, ping, round-trip time.
 //! - [`backoff`]: how long to wait before dialling again.
@@ -42,17 +45,23 @@ pub mod backoff;
 pub mod codec;
 pub mod error;
 pub mod frame;
+pub mod hello;
 pub mod id;
 pub mod inbox;
 pub mod link;
+pub mod options;
+pub mod service;
 
 pub use backoff::Backoff;
 pub use codec::{HEADER_LEN, VERSION, WireError};
 pub use error::{Error, ErrorKind, Executed, Whose};
 pub use frame::{
-    Cancel, CancelReason, Cause, Ended, Frame, Goodbye, GoodbyeReason, Hello, HelloAck, How,
-    Identity, Load, Overloaded, Ping, Reply, Request, Started, Status, Tie,
+    Cancel, CancelReason, Cause, Ended, Frame, GoAway, Goodbye, GoodbyeReason, How, Load,
+    Overloaded, PayloadOf, Ping, Reply, Request, Segment, Started, Status, Tie,
 };
+pub use hello::{Credit, Features, Hello, HelloAck, Identity, Takes};
 pub use id::{Attempt, ClientId, Method, ReplicaId, Seq, Station, Twin};
 pub use inbox::Inbox;
-pub use link::{Link, LinkConfig, LinkError};
+pub use link::{Link, LinkConfig, LinkError, LinkEvent};
+pub use options::{OptionSet, Options};
+pub use service::{MethodInfo, Methods, ServiceInfo};

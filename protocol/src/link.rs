@@ -12,12 +12,15 @@
 //! whoever is told `obeys_cancels` may leave out the detour over the client, so half a mesh would
 //! silently never cancel.
 
+use core::mem;
 use core::time::Duration;
 
 use bowline_time::Instant;
 
-use crate::frame::{Frame, Goodbye, GoodbyeReason, Hello, HelloAck, Identity, Ping};
+use crate::frame::{Frame, GoAway, Goodbye, GoodbyeReason, Ping};
+use crate::hello::{Credit, Features, Hello, HelloAck, Identity, Takes};
 use crate::id::ReplicaId;
+use crate::service::Mismatch;
 
 /// How patient a link is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +69,12 @@ pub enum LinkError {
     /// Nothing came for too long.
     #[error("nothing came for {0:?}")]
     Silent(Duration),
+    /// It and this side do not mean the same by a method.
+    #[error("{0}")]
+    Methods(Mismatch),
+    /// This side said that it would leave, and the time for that has come.
+    #[error("the time to drain is over")]
+    Drained,
     /// It said goodbye.
     #[error("it said goodbye: {0}")]
     Goodbye(GoodbyeReason),
@@ -75,7 +84,10 @@ impl LinkError {
     /// What to tell the other side before the connection is closed, if anything.
     pub const fn goodbye(&self) -> Option<Goodbye> {
         let reason = match self {
-            LinkError::OutOfTurn(_) | LinkError::NoCommonVersion { .. } => GoodbyeReason::Protocol,
+            LinkError::OutOfTurn(_) | LinkError::NoCommonVersion { .. } | LinkError::Methods(_) => {
+                GoodbyeReason::Protocol
+            }
+            LinkError::Drained => GoodbyeReason::Leaving,
             LinkError::Stranger { .. } => GoodbyeReason::Stranger,
             LinkError::Silent(_) => GoodbyeReason::Silent,
             LinkError::Goodbye(_) => return None,
@@ -93,8 +105,18 @@ pub enum LinkEvent {
     Known,
     /// Both hellos are acknowledged.
     Up,
+    /// The other side is about to leave: nothing new for it.
+    Leaving,
     /// Not for the link: the frame belongs to calls.
     NotMine,
+}
+
+/// How far this side's leave is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leaving {
+    No,
+    Owed { within: Duration, until: Instant },
+    Said { until: Instant },
 }
 
 /// One end of a connection, above the bytes and below the calls.
@@ -103,14 +125,21 @@ pub struct Link {
     config: LinkConfig,
     /// Whom this side dialled, by its own configuration; None if it was dialled.
     expected: Option<ReplicaId>,
-    me: Option<Hello>,
+    me: Hello,
+    grant: Option<Credit>,
     peer: Option<Hello>,
     acknowledged: Option<HelloAck>,
+    hello_owed: bool,
     ack_owed: bool,
     pong_owed: Option<u64>,
     ping_owed: bool,
+    /// The ping that was not answered yet.
     ping_sent: Option<Instant>,
-    next_token: u64,
+    /// The last ping, answered or not.
+    last_ping: Instant,
+    last_token: u64,
+    leaving: Leaving,
+    peer_leaves: Option<Instant>,
     opened: Instant,
     heard: Instant,
     rtt: Option<Duration>,
@@ -128,14 +157,19 @@ impl Link {
         Link {
             config,
             expected,
-            me: Some(me),
+            me,
+            grant: None,
             peer: None,
             acknowledged: None,
+            hello_owed: true,
             ack_owed: false,
             pong_owed: None,
             ping_owed: false,
             ping_sent: None,
-            next_token: 1,
+            last_ping: now,
+            last_token: 0,
+            leaving: Leaving::No,
+            peer_leaves: None,
             opened: now,
             heard: now,
             rtt: None,
@@ -147,6 +181,22 @@ impl Link {
         Link::dialled(me, None, config, now)
     }
 
+    /// With its acknowledgement this side grants `credit`.
+    #[must_use]
+    pub fn with_grant(mut self, credit: Credit) -> Link {
+        self.grant = Some(credit);
+        self
+    }
+
+    /// This side will close the connection: at once when what it accepted has ended, and in any
+    /// case `within` that time, when [`Link::on_timeout`] says [`LinkError::Drained`]. The other
+    /// side is told, if it can hear it.
+    pub fn leave(&mut self, within: Duration, now: Instant) {
+        if self.leaving == Leaving::No {
+            self.leaving = Leaving::Owed { within, until: now + within };
+        }
+    }
+
     /// A frame came.
     ///
     /// # Errors
@@ -156,11 +206,15 @@ impl Link {
         self.heard = now;
         match frame {
             Frame::Hello(hello) => return self.on_hello(hello),
+            Frame::Goodbye(goodbye, _) => return Err(LinkError::Goodbye(goodbye.reason)),
+            _ if self.peer.is_none() => return Err(LinkError::OutOfTurn(frame.name())),
             Frame::HelloAck(ack) => return self.on_ack(*ack),
             Frame::Ping(ping) => self.pong_owed = Some(ping.token),
             Frame::Pong(ping) => self.on_pong(*ping, now),
-            Frame::Goodbye(goodbye, _) => return Err(LinkError::Goodbye(goodbye.reason)),
-            _ if self.peer.is_none() => return Err(LinkError::OutOfTurn("call")),
+            Frame::GoAway(go) => {
+                self.peer_leaves = Some(now + go.within);
+                return Ok(LinkEvent::Leaving);
+            }
             _ => return Ok(LinkEvent::NotMine),
         }
         Ok(LinkEvent::Handled)
@@ -179,23 +233,27 @@ impl Link {
         {
             return Err(LinkError::Stranger { expected, found: hello.identity });
         }
+        if let (Some(ours), Some(theirs)) = (&self.me.methods, &hello.methods) {
+            ours.check(theirs).map_err(LinkError::Methods)?;
+        }
         self.peer = Some(hello.clone());
         self.ack_owed = true;
         Ok(LinkEvent::Known)
     }
 
     const fn on_ack(&mut self, ack: HelloAck) -> Result<LinkEvent, LinkError> {
-        if self.peer.is_none() || self.acknowledged.is_some() {
-            return Err(LinkError::OutOfTurn("hello-ack"));
+        if self.acknowledged.is_some() {
+            return Err(LinkError::OutOfTurn("second hello-ack"));
         }
         self.acknowledged = Some(ack);
         Ok(LinkEvent::Up)
     }
 
     fn on_pong(&mut self, ping: Ping, now: Instant) {
-        if let Some(sent) = self.ping_sent.take()
-            && ping.token + 1 == self.next_token
-        {
+        if ping.token != self.last_token {
+            return;
+        }
+        if let Some(sent) = self.ping_sent.take() {
             let sample = now - sent;
             // RFC 6298's smoothing: an eighth of each new sample.
             self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
@@ -204,54 +262,116 @@ impl Link {
 
     /// The next frame to send, until there is none.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Frame<'static>> {
-        if let Some(hello) = self.me.take() {
-            return Some(Frame::Hello(hello));
+        if mem::take(&mut self.hello_owed) {
+            return Some(Frame::Hello(self.me.clone()));
         }
-        if core::mem::take(&mut self.ack_owed) {
+        if mem::take(&mut self.ack_owed) {
             // The first ping goes along: the round trip of a new link is known at once.
             self.ping_owed = true;
-            return Some(Frame::HelloAck(HelloAck { obeys_cancels: self.expected.is_some() }));
+            let obeys_cancels = self.expected.is_some();
+            return Some(Frame::HelloAck(HelloAck { obeys_cancels, grant: self.grant }));
         }
         if let Some(token) = self.pong_owed.take() {
             return Some(Frame::Pong(Ping { token }));
         }
-        if core::mem::take(&mut self.ping_owed) {
-            let token = self.next_token;
-            self.next_token += 1;
+        if mem::take(&mut self.ping_owed) {
+            self.last_token += 1;
+            self.last_ping = now;
             self.ping_sent = Some(now);
-            return Some(Frame::Ping(Ping { token }));
+            return Some(Frame::Ping(Ping { token: self.last_token }));
         }
-        None
+        self.poll_leave()
+    }
+
+    fn poll_leave(&mut self) -> Option<Frame<'static>> {
+        let Leaving::Owed { within, until } = self.leaving else {
+            return None;
+        };
+        let peer = self.peer.as_ref()?;
+        self.leaving = Leaving::Said { until };
+        peer.features.has(Features::GO_AWAY).then_some(Frame::GoAway(GoAway { within }))
     }
 
     /// When to call [`Link::on_timeout`] next.
     pub fn next_timeout(&self) -> Instant {
+        self.drained_at().min(self.next_check())
+    }
+
+    fn next_check(&self) -> Instant {
         if !self.is_up() {
             self.opened + self.config.hello_timeout
         } else if self.ping_sent.is_some() || self.ping_owed {
-            self.heard + self.config.dead_after
+            self.silent_at()
         } else {
-            self.heard + self.config.ping_after
+            // A busy link is asked now and then, too: its round-trip time must not grow old.
+            (self.heard + self.config.ping_after).min(self.last_ping + self.config.dead_after)
         }
+    }
+
+    /// When the link is given up. After a ping the other side has its time to answer, even if this
+    /// side slept, and sent it late.
+    fn silent_at(&self) -> Instant {
+        let grace = self.config.dead_after.saturating_sub(self.config.ping_after);
+        (self.heard + self.config.dead_after).max(self.last_ping + grace)
     }
 
     /// Time has passed.
     ///
     /// # Errors
     ///
-    /// [`LinkError::Silent`]: the other side has been quiet for too long.
+    /// [`LinkError::Silent`]: the other side has been quiet for too long. [`LinkError::Drained`]:
+    /// the time to leave has come.
     pub fn on_timeout(&mut self, now: Instant) -> Result<(), LinkError> {
-        if now < self.next_timeout() {
+        if now >= self.drained_at() {
+            return Err(LinkError::Drained);
+        }
+        if now < self.next_check() {
             return Ok(());
         }
         if !self.is_up() {
             return Err(LinkError::Silent(self.config.hello_timeout));
         }
-        if now >= self.heard + self.config.dead_after && self.ping_sent.is_some() {
+        if self.ping_sent.is_some() || self.ping_owed {
             return Err(LinkError::Silent(self.config.dead_after));
         }
         self.ping_owed = true;
         Ok(())
+    }
+
+    fn drained_at(&self) -> Instant {
+        match self.leaving {
+            Leaving::No => Instant::FAR_FUTURE,
+            Leaving::Owed { until, .. } | Leaving::Said { until } => until,
+        }
+    }
+
+    /// This side is about to close the connection, once what it accepted has ended.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving != Leaving::No
+    }
+
+    /// The other side is about to close the connection, at this time at the latest: nothing new
+    /// should be sent to it.
+    pub const fn peer_leaves(&self) -> Option<Instant> {
+        self.peer_leaves
+    }
+
+    /// What the other side can do; nothing before its hello.
+    pub fn peer_features(&self) -> Features {
+        self.peer.as_ref().map_or(Features::NONE, |hello| hello.features)
+    }
+
+    /// The payloads that the other side takes.
+    pub fn peer_takes(&self) -> Takes {
+        self.peer.as_ref().and_then(|hello| hello.takes).unwrap_or_default()
+    }
+
+    /// What the other side granted with its acknowledgement; None if it does not count.
+    pub const fn peer_grant(&self) -> Option<Credit> {
+        match self.acknowledged {
+            Some(ack) => ack.grant,
+            None => None,
+        }
     }
 
     /// Who the other side says it is, once it has.

@@ -1,0 +1,286 @@
+//! What a request or a reply may say beside its header: optional, and free when absent.
+//!
+//! On the wire options are sections (tag, length, value; see [`crate::codec`]) at the head of the
+//! payload. [`Options`] reads them where they lie; [`OptionSet`] is what a sender fills in.
+//!
+//! ```
+//! use bowline_protocol::options::{Key, OptionSet, TrafficClass};
+//!
+//! let set = OptionSet {
+//!     key: Some(Key { id: 0xfeed, fingerprint: 7 }),
+//!     class: Some(TrafficClass(2)),
+//!     label: Some("tenant-9"),
+//!     ..OptionSet::default()
+//! };
+//! let bytes = set.to_bytes();
+//! let options = bytes.as_options();
+//! assert_eq!(options.key(), set.key);
+//! assert_eq!(options.label(), Some("tenant-9"));
+//! assert_eq!(options.total(), None);
+//! ```
+
+use core::fmt;
+
+use crate::codec::section::{IGNORABLE, Sections};
+use crate::codec::{self, WireError};
+
+mod tag {
+    pub(super) const TOTAL: u16 = 1;
+    pub(super) const KEY: u16 = 2;
+    pub(super) const CLASS: u16 = 0x8001;
+    pub(super) const TRACE: u16 = 0x8002;
+    pub(super) const LABEL: u16 = 0x8003;
+}
+
+/// The longest label, in bytes.
+pub const MAX_LABEL: usize = 32;
+
+/// All options at their longest: five heads of 4 bytes, and values of 4, 24, 1, 25 and 32.
+const MAX_LEN: usize = 5 * 4 + 4 + 24 + 1 + 25 + MAX_LABEL;
+
+/// Names what a call is to bring about, so that it is brought about once, however often it is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Key {
+    /// The key: 128 bits that the caller draws at random, or derives from what it does.
+    pub id: u128,
+    /// Of method and payload: the same key with another fingerprint is refused. See
+    /// [`fingerprint`].
+    pub fingerprint: u64,
+}
+
+/// A payload's fingerprint: its length (upper half) and its CRC-32. It tells a key that was used
+/// again by mistake; it is no defence against one who looks for a collision.
+pub fn fingerprint(payload: &[u8]) -> u64 {
+    (payload.len() as u64) << 32 | u64::from(crc32fast::hash(payload))
+}
+
+/// Which queue and which delays a call belongs to; the numbers are the deployment's own. 0 is the
+/// class of a request that names none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct TrafficClass(pub u8);
+
+/// The trace that a call belongs to, as W3C Trace Context has it (version 00).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    /// trace-id.
+    pub trace: [u8; 16],
+    /// parent-id: the caller's span.
+    pub parent: [u8; 8],
+    /// trace-flags; bit 0: sampled.
+    pub flags: u8,
+}
+
+impl TraceContext {
+    /// From a `traceparent` header's value; None if it is not one. Of a version above 00, what
+    /// version 00 knows is taken, as the standard asks.
+    ///
+    /// ```
+    /// use bowline_protocol::options::TraceContext;
+    ///
+    /// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let context = TraceContext::from_traceparent(text).unwrap();
+    /// assert_eq!(context.flags, 1);
+    /// assert_eq!(context.to_string(), text);
+    /// assert_eq!(TraceContext::from_traceparent(&text.replace('4', "0").replace("00-", "ff-")), None);
+    /// ```
+    pub fn from_traceparent(text: &str) -> Option<TraceContext> {
+        let text = text.as_bytes();
+        let exact = text.len() == 55;
+        let (&[v0, v1, b'-'], rest) = text.split_first_chunk::<3>()? else {
+            return None;
+        };
+        let [version] = unhex::<1>(&[v0, v1])?;
+        if version == 0xff || (version == 0 && !exact) || (!exact && text.get(55) != Some(&b'-')) {
+            return None;
+        }
+        let trace = unhex(rest.get(..32)?)?;
+        let parent = unhex(rest.get(33..49)?)?;
+        let [flags] = unhex(rest.get(50..52)?)?;
+        let dashed = rest[32] == b'-' && rest[49] == b'-';
+        (dashed && trace != [0; 16] && parent != [0; 8]).then_some(TraceContext {
+            trace,
+            parent,
+            flags,
+        })
+    }
+}
+
+/// Bytes from twice as many lower-case hexadecimal digits, which is the only case the standard has.
+fn unhex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    (digits.len() == 2 * N).then_some(bytes)
+}
+
+impl fmt::Display for TraceContext {
+    /// As a `traceparent` header has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (trace, parent) = (u128::from_be_bytes(self.trace), u64::from_be_bytes(self.parent));
+        write!(f, "00-{trace:032x}-{parent:016x}-{:02x}", self.flags)
+    }
+}
+
+impl fmt::Debug for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a sender says beside the header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OptionSet<'a> {
+    /// The length of the whole payload, in bytes, of which this frame brings the beginning and
+    /// segments the rest.
+    pub total: Option<u32>,
+    /// Of a request: what it is to bring about once.
+    pub key: Option<Key>,
+    /// Of a request: its class.
+    pub class: Option<TrafficClass>,
+    /// Of a request: its trace.
+    pub trace: Option<TraceContext>,
+    /// Of a request, whom it is for (a tenant); of a reply, where it came from (a cache): one of a
+    /// few words, by which metrics and delays may be kept apart. Cut at [`MAX_LABEL`] bytes.
+    pub label: Option<&'a str>,
+}
+
+impl OptionSet<'_> {
+    /// As they stand on the wire.
+    pub fn to_bytes(&self) -> OptionBytes {
+        let mut out = OptionBytes { bytes: [0; MAX_LEN], len: 0 };
+        if let Some(total) = self.total {
+            out.push(tag::TOTAL, &[&total.to_le_bytes()]);
+        }
+        if let Some(key) = self.key {
+            out.push(tag::KEY, &[&key.id.to_le_bytes(), &key.fingerprint.to_le_bytes()]);
+        }
+        if let Some(TrafficClass(class)) = self.class {
+            out.push(tag::CLASS, &[&[class]]);
+        }
+        if let Some(TraceContext { trace, parent, flags }) = self.trace {
+            out.push(tag::TRACE, &[&trace, &parent, &[flags]]);
+        }
+        if let Some(label) = self.label {
+            out.push(tag::LABEL, &[codec::head_of_text(label.as_bytes(), MAX_LABEL)]);
+        }
+        out
+    }
+}
+
+/// Options as they stand on the wire, in a place of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionBytes {
+    bytes: [u8; MAX_LEN],
+    len: usize,
+}
+
+impl OptionBytes {
+    fn push(&mut self, tag: u16, parts: &[&[u8]]) {
+        let length = parts.iter().map(|part| part.len()).sum::<usize>() as u16;
+        self.append(&tag.to_le_bytes());
+        self.append(&length.to_le_bytes());
+        parts.iter().for_each(|part| self.append(part));
+    }
+
+    fn append(&mut self, part: &[u8]) {
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+    }
+
+    /// For a frame.
+    pub fn as_options(&self) -> Options<'_> {
+        Options { bytes: &self.bytes[..self.len] }
+    }
+}
+
+/// The options of a frame, read where they lie. They were found sound when the frame was decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Options<'a> {
+    /// No options.
+    pub const NONE: Options<'static> = Options { bytes: &[] };
+
+    /// Options from the wire, if they are sound.
+    pub(crate) fn parse(frame: &'static str, bytes: &'a [u8]) -> Result<Options<'a>, WireError> {
+        for section in Sections::new(frame, bytes) {
+            let (tag, value) = section?;
+            let sound = match tag {
+                tag::TOTAL => value.len() == 4,
+                tag::KEY => value.len() == 24,
+                tag::CLASS => value.len() == 1,
+                tag::TRACE => value.len() == 25,
+                tag::LABEL => value.len() <= MAX_LABEL && core::str::from_utf8(value).is_ok(),
+                unknown => unknown >= IGNORABLE,
+            };
+            if !sound {
+                return Err(WireError::Section { frame, tag });
+            }
+        }
+        Ok(Options { bytes })
+    }
+
+    /// As they stand on the wire.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn find(&self, tag: u16) -> Option<&'a [u8]> {
+        let sections = Sections::new("", self.bytes);
+        sections.flatten().find(|(found, _)| *found == tag).map(|(_, value)| value)
+    }
+
+    /// See [`OptionSet::total`].
+    pub fn total(&self) -> Option<u32> {
+        self.find(tag::TOTAL)?.try_into().ok().map(u32::from_le_bytes)
+    }
+
+    /// See [`OptionSet::key`].
+    pub fn key(&self) -> Option<Key> {
+        let (id, fingerprint) = self.find(tag::KEY)?.split_first_chunk()?;
+        let fingerprint = u64::from_le_bytes(fingerprint.try_into().ok()?);
+        Some(Key { id: u128::from_le_bytes(*id), fingerprint })
+    }
+
+    /// See [`OptionSet::class`].
+    pub fn class(&self) -> Option<TrafficClass> {
+        self.find(tag::CLASS)?.first().copied().map(TrafficClass)
+    }
+
+    /// See [`OptionSet::trace`].
+    pub fn trace(&self) -> Option<TraceContext> {
+        let (trace, rest) = self.find(tag::TRACE)?.split_first_chunk()?;
+        let (parent, flags) = rest.split_first_chunk()?;
+        Some(TraceContext { trace: *trace, parent: *parent, flags: *flags.first()? })
+    }
+
+    /// See [`OptionSet::label`].
+    pub fn label(&self) -> Option<&'a str> {
+        core::str::from_utf8(self.find(tag::LABEL)?).ok()
+    }
+
+    /// All of them, for who takes them along. What is not known here is left behind.
+    pub fn to_set(&self) -> OptionSet<'a> {
+        OptionSet {
+            total: self.total(),
+            key: self.key(),
+            class: self.class(),
+            trace: self.trace(),
+            label: self.label(),
+        }
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_set().fmt(f)
+    }
+}

@@ -1,0 +1,6 @@
+//! The protocol as a whole, from outside: frames, connections, and the test vectors that other
+//! implementations share.
+
+mod frames;
+mod links;
+mod made;
