@@ -1,0 +1,205 @@
+//! A call and its copies, as data.
+
+use bowline_protocol::{Cause, Error, Executed, Method, Station, Tie};
+use bowline_time::{Instant, TimerKey};
+
+use super::outcome::End;
+
+/// How many copies a call may have over its life. A copy's number is its place, so a frame finds
+/// its copy in two steps; and no call can be sent around for ever.
+pub const MAX_ATTEMPTS: usize = 8;
+
+/// No link: the end of a replica's list.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Where a copy is in its life, as far as the client knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Its twin was told of it; it is sent later, or never.
+    Announced,
+    /// Its send waits among the effects.
+    Queued,
+    /// It is out.
+    Sent,
+    /// It is over.
+    Ended(End),
+}
+
+/// One copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copied {
+    pub(crate) state: State,
+    pub(crate) cause: Cause,
+    /// The replica's place in the table.
+    pub(crate) replica: u16,
+    /// One of the tied pair, which are always 0 and 1.
+    pub(crate) tied: bool,
+    /// The replica did not serve the call: it is not asked again.
+    pub(crate) failed: bool,
+    /// Its start was seen.
+    pub(crate) executed: bool,
+    /// Its start was relayed.
+    pub(crate) relayed: bool,
+    pub(crate) sent: Instant,
+    /// Its neighbours in the replica's list of copies that are out.
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+}
+
+impl Copied {
+    pub(crate) const UNUSED: Copied = Copied {
+        state: State::Ended(End::Unsent),
+        cause: Cause::First,
+        replica: 0,
+        tied: false,
+        failed: false,
+        executed: false,
+        relayed: false,
+        sent: Instant::EPOCH,
+        prev: NIL,
+        next: NIL,
+    };
+
+    /// It is out, or about to be.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.state, State::Queued | State::Sent)
+    }
+}
+
+/// Where a call is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// The slot is free; the next free one.
+    Free(u32),
+    /// The caller waits.
+    Waiting,
+    /// It is done since then, and some of its copies are still out.
+    Watched(Instant),
+}
+
+/// What both copies of a tied pair must know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    pub(crate) stations: [Station; 2],
+    pub(crate) tie: Tie,
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Call<P> {
+    /// Slot and count in one number: it names the call on the wire, and tells this user of the
+    /// slot from all before.
+    pub(crate) seq: u64,
+    pub(crate) phase: Phase,
+    pub(crate) tag: u64,
+    pub(crate) payload: Option<P>,
+    pub(crate) size: u32,
+    pub(crate) method: Method,
+    /// The method's place in the table of latencies.
+    pub(crate) class: u16,
+    pub(crate) policy: u16,
+    pub(crate) idempotent: bool,
+    /// Its policy's extra copies are for it: it is idempotent, and not itself part of one.
+    pub(crate) redundant: bool,
+    /// It began as a tied pair.
+    pub(crate) tied: bool,
+    pub(crate) started: Instant,
+    pub(crate) deadline: Instant,
+    /// When the announced second copy is to be sent.
+    pub(crate) twin_at: Instant,
+    /// When the next hedge is to be sent.
+    pub(crate) hedge_at: Instant,
+    pub(crate) timer: Option<TimerKey>,
+    pub(crate) timer_at: Instant,
+    pub(crate) len: u8,
+    /// Copies that are out, or about to be.
+    pub(crate) live: u8,
+    /// Copies that ended and may have run.
+    pub(crate) ran: u8,
+    /// Tokens that were reserved for it.
+    pub(crate) tokens: u8,
+    pub(crate) sent: u8,
+    pub(crate) hedges: u8,
+    pub(crate) held: Option<Error>,
+    pub(crate) pair: Option<Pair>,
+    pub(crate) copies: [Copied; MAX_ATTEMPTS],
+}
+
+impl<P> Call<P> {
+    pub(crate) fn vacant(next_free: u32) -> Call<P> {
+        let never = Instant::FAR_FUTURE;
+        Call {
+            seq: 0,
+            phase: Phase::Free(next_free),
+            tag: 0,
+            payload: None,
+            size: 0,
+            method: Method(0),
+            class: 0,
+            policy: 0,
+            idempotent: false,
+            redundant: false,
+            tied: false,
+            started: Instant::EPOCH,
+            deadline: never,
+            twin_at: never,
+            hedge_at: never,
+            timer: None,
+            timer_at: never,
+            len: 0,
+            live: 0,
+            ran: 0,
+            tokens: 0,
+            sent: 0,
+            hedges: 0,
+            held: None,
+            pair: None,
+            copies: [Copied::UNUSED; MAX_ATTEMPTS],
+        }
+    }
+
+    pub(crate) fn copies(&self) -> &[Copied] {
+        &self.copies[..usize::from(self.len)]
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.phase == Phase::Waiting
+    }
+
+    /// The second copy was announced and is not sent.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.pair.is_some() && self.copies[1].state == State::Announced
+    }
+
+    /// Whether any copy started, for the error that the caller gets.
+    pub(crate) fn executed(&self) -> Executed {
+        let copies = self.copies();
+        if copies.iter().any(|copy| copy.executed) {
+            Executed::Yes
+        } else if copies
+            .iter()
+            .any(|copy| copy.state == State::Sent || copy.state == State::Ended(End::Lost))
+        {
+            Executed::Unknown
+        } else {
+            Executed::No
+        }
+    }
+
+    /// How many hedges went out.
+    pub(crate) fn hedges_sent(&self) -> u8 {
+        let sent =
+            |copy: &&Copied| copy.state != State::Ended(End::Unsent) && copy.state != State::Queued;
+        self.copies().iter().filter(sent).filter(|copy| copy.cause == Cause::Hedge).count() as u8
+    }
+
+    /// Every copy so far certainly never ran.
+    pub(crate) fn never_ran(&self) -> bool {
+        self.live == 0 && self.ran == 0
+    }
+
+    /// The other tied copy's number.
+    pub(crate) const fn twin_of(n: u8) -> u8 {
+        n ^ 1
+    }
+}

@@ -1,0 +1,275 @@
+//! How copies and calls end.
+
+use bowline_protocol::{Cancel, CancelReason, Error, ErrorKind, Executed};
+use bowline_time::Instant;
+
+use super::dispatch::parts;
+use super::{Calls, Pending};
+use crate::core::call::{Call, NIL, Phase, State};
+use crate::core::latency;
+use crate::core::outcome::{CallKey, Done, End, Outcome, Winner};
+
+impl<P> Calls<P> {
+    /// Strikes a copy off the book. What that means for its call is the caller's business.
+    pub(super) fn end_copy(&mut self, slot: u32, n: u8, end: End, now: Instant) {
+        self.unlink(slot, n);
+        let call = self.slots.get_mut(slot);
+        let copy = &mut call.copies[usize::from(n)];
+        let was_sent = copy.state == State::Sent;
+        copy.state = State::Ended(end);
+        call.live -= 1;
+        if end.may_have_run() && (copy.executed || end == End::Lost) {
+            call.ran += 1;
+        }
+        let (place, executed) = (copy.replica, copy.executed);
+        self.replicas.get_mut(place).in_flight -= 1;
+        if was_sent {
+            self.counters.live -= 1;
+            *self.ended(end) += 1;
+            // Until a reply is chosen it is as good as wasted.
+            self.counters.wasted += u64::from(executed);
+            self.observe(slot, n, end, now);
+        }
+    }
+
+    fn ended(&mut self, end: End) -> &mut u64 {
+        match end {
+            End::Replied => &mut self.counters.replied,
+            End::Aborted => &mut self.counters.aborted,
+            End::Withdrawn => &mut self.counters.withdrawn,
+            End::Shed => &mut self.counters.shed,
+            End::Rejected => &mut self.counters.rejected,
+            End::Lost | End::Unsent => &mut self.counters.lost,
+        }
+    }
+
+    /// Tells the latencies of a copy that ended. One that was cancelled had its time until then;
+    /// an error, however fast, says nothing of how long an answer takes.
+    fn observe(&mut self, slot: u32, n: u8, end: End, now: Instant) {
+        let call = self.slots.get(slot);
+        let copy = &call.copies[usize::from(n)];
+        let sent = copy.sent;
+        let window = self.methods.window(call.class);
+        if end == End::Replied && !copy.failed {
+            window.answered(now - sent, now);
+            latency::record(&mut self.histograms.attempts, now - sent);
+        } else {
+            let until = match call.phase {
+                Phase::Watched(done) => done,
+                Phase::Waiting | Phase::Free(_) => now,
+            };
+            window.censored(until - sent, now);
+        }
+    }
+
+    /// A copy was seen to start.
+    pub(super) fn see_start(&mut self, slot: u32, n: u8) {
+        let call = self.slots.get_mut(slot);
+        let copy = &mut call.copies[usize::from(n)];
+        if core::mem::replace(&mut copy.executed, true) {
+            return;
+        }
+        self.counters.executions += 1;
+        if copy.tied && call.copies[usize::from(Call::<P>::twin_of(n))].executed {
+            self.counters.both_started += 1;
+        }
+    }
+
+    /// A copy of a call that is done has ended.
+    pub(super) fn end_watched(&mut self, slot: u32, now: Instant) {
+        let call = self.slots.get(slot);
+        if let Phase::Watched(done) = call.phase {
+            latency::record(&mut self.histograms.losers, now - done);
+            if call.live == 0 {
+                self.watched -= 1;
+                self.release(slot);
+            }
+        }
+    }
+
+    /// The call got its reply, which is good or fatal.
+    pub(super) fn win(
+        &mut self,
+        slot: u32,
+        n: u8,
+        result: Result<(), Error>,
+        now: Instant,
+    ) -> Done {
+        let call = self.slots.get(slot);
+        let copy = &call.copies[usize::from(n)];
+        self.counters.wasted -= u64::from(copy.executed);
+        let replica = self.replicas.get(copy.replica).id;
+        let winner = Winner { replica, n: u16::from(n), cause: copy.cause };
+        self.done(slot, result, Some(winner), now)
+    }
+
+    /// The call failed.
+    pub(super) fn fail_with(&mut self, slot: u32, kind: ErrorKind, now: Instant) -> Done {
+        let executed = self.slots.get(slot).executed();
+        self.done(slot, Err(Error::new(kind, executed)), None, now)
+    }
+
+    /// The call failed, with the error that it holds.
+    pub(super) fn fail_held(&mut self, slot: u32, now: Instant) -> Done {
+        let call = self.slots.get(slot);
+        let executed = call.executed();
+        let held = call.held.unwrap_or(Error::new(ErrorKind::NoReplica, Executed::No));
+        self.done(slot, Err(Error { executed, ..held }), None, now)
+    }
+
+    /// The one place where a call gets its result.
+    fn done(
+        &mut self,
+        slot: u32,
+        result: Result<(), Error>,
+        winner: Option<Winner>,
+        now: Instant,
+    ) -> Done {
+        self.count_result(&result, winner);
+        let call = self.slots.get(slot);
+        let (seq, tag, tied, sent) = (call.seq, call.tag, call.tied, call.sent);
+        let latency = now - call.started;
+        latency::record(&mut self.histograms.calls, latency);
+        let hedges = call.hedges_sent();
+        self.conclude(slot, now);
+        let outcome = Outcome { latency, attempts: sent, hedges, tied, winner };
+        Done { call: CallKey(bowline_protocol::Seq(seq)), tag, result, outcome }
+    }
+
+    fn count_result(&mut self, result: &Result<(), Error>, winner: Option<Winner>) {
+        let budget = &self.config.budget;
+        match result {
+            Ok(()) => {
+                self.counters.ok += 1;
+                let hedged = winner.is_some_and(|w| w.cause == bowline_protocol::Cause::Hedge);
+                self.counters.hedge_wins += u64::from(hedged);
+                self.purse.on_success(budget);
+            }
+            Err(error) => {
+                self.counters.failed += 1;
+                let missed = error.kind == ErrorKind::DeadlineExceeded;
+                self.counters.deadline_missed += u64::from(missed);
+                if is_trouble(error.kind) {
+                    self.purse.on_failure(budget);
+                }
+            }
+        }
+    }
+
+    /// The call is over, however: stops its copies, and lets go of it, or watches what is left.
+    pub(super) fn conclude(&mut self, slot: u32, now: Instant) {
+        self.waiting -= 1;
+        if self.slots.get(slot).is_announced() {
+            self.void_twin(slot);
+        }
+        let watch = self.watched < self.config.max_calls;
+        for n in 0..self.slots.get(slot).len {
+            match self.slots.get(slot).copies[usize::from(n)].state {
+                State::Queued => self.end_copy(slot, n, End::Unsent, now),
+                State::Sent => {
+                    self.cancel_copy(slot, n);
+                    if !watch {
+                        self.counters.unwatched += 1;
+                        self.end_copy(slot, n, End::Lost, now);
+                    }
+                }
+                State::Announced | State::Ended(_) => {}
+            }
+        }
+        let call = self.slots.get_mut(slot);
+        call.payload = None;
+        if call.live == 0 {
+            self.release(slot);
+        } else {
+            call.phase = Phase::Watched(now);
+            self.watched += 1;
+            self.arm_watch(slot, now);
+        }
+    }
+
+    fn cancel_copy(&mut self, slot: u32, n: u8) {
+        let call = self.slots.get(slot);
+        let cancel = Cancel {
+            attempt: self.attempt(call.seq, n),
+            reason: CancelReason::CallerDone,
+            lifetime: core::time::Duration::ZERO,
+        };
+        let place = call.copies[usize::from(n)].replica;
+        self.effects.push_back(Pending::Cancel { place, cancel });
+    }
+
+    /// Gives up what is still out of a call that is done.
+    pub(super) fn give_up(&mut self, slot: u32, now: Instant) {
+        for n in 0..self.slots.get(slot).len {
+            if self.slots.get(slot).copies[usize::from(n)].is_live() {
+                self.counters.unwatched += 1;
+                self.end_copy(slot, n, End::Lost, now);
+            }
+        }
+        self.watched -= 1;
+        self.release(slot);
+    }
+
+    /// Nothing is left of the call: settles its tokens and frees its slot.
+    fn release(&mut self, slot: u32) {
+        let call = self.slots.get_mut(slot);
+        if let Some(timer) = call.timer.take() {
+            self.wheel.cancel(timer);
+        }
+        if call.tokens > 0 {
+            let tokens = u32::from(call.tokens);
+            let spent = u32::from(call.ran).saturating_sub(1).min(tokens);
+            self.config.budget.settle(spent, tokens - spent);
+        }
+        self.slots.put(slot);
+    }
+
+    /// The connection to the replica closed: every copy on it is lost.
+    pub(super) fn lose_all(&mut self, place: u16, now: Instant) {
+        while self.replicas.get(place).head != NIL {
+            let (slot, n) = parts(self.replicas.get(place).head);
+            let call = self.slots.get_mut(slot);
+            let copy = &mut call.copies[usize::from(n)];
+            copy.failed = true;
+            let end = if copy.state == State::Sent { End::Lost } else { End::Unsent };
+            self.end_copy(slot, n, end, now);
+            if self.slots.get(slot).is_waiting() {
+                self.hold(slot, Error::new(ErrorKind::ConnectionLost, Executed::Unknown));
+                let done = self.carry_on(slot, end, now);
+                self.effects.extend(done.map(Pending::Done));
+            } else {
+                self.end_watched(slot, now);
+            }
+        }
+    }
+
+    /// Keeps an error in case nothing better comes. What a handler said is better than what
+    /// happened on the way, and that better than a refusal.
+    pub(super) fn hold(&mut self, slot: u32, error: Error) {
+        let call = self.slots.get_mut(slot);
+        if call.held.is_none_or(|held| weight(error.kind) >= weight(held.kind)) {
+            call.held = Some(error);
+        }
+    }
+}
+
+const fn weight(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Overloaded | ErrorKind::Shed => 0,
+        ErrorKind::ConnectionLost => 1,
+        _ => 2,
+    }
+}
+
+/// The error says that the system does badly, not that the caller asked for the wrong thing.
+const fn is_trouble(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::DeadlineExceeded
+            | ErrorKind::NoReplica
+            | ErrorKind::ConnectionLost
+            | ErrorKind::Overloaded
+            | ErrorKind::Shed
+            | ErrorKind::Failed
+    )
+}

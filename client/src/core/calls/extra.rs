@@ -1,0 +1,161 @@
+//! Copies beyond the first: hedges, and copies in the place of those that ended.
+
+use bowline_protocol::{Cause, ErrorKind};
+use bowline_time::Instant;
+
+use super::Calls;
+use crate::core::budget::NoToken;
+use crate::core::call::{Call, MAX_ATTEMPTS};
+use crate::core::outcome::{Done, End};
+use crate::core::policy::HedgePolicy;
+
+impl<P> Calls<P> {
+    /// A token for one more copy, if the call has none left over.
+    ///
+    /// All copies but one that are out or may have run are extra; those that certainly never ran
+    /// cost nothing. So a copy that was taken out of a queue leaves its token for the next.
+    pub(super) fn afford(&mut self, slot: u32) -> bool {
+        let call = self.slots.get_mut(slot);
+        while call.tokens < call.live + call.ran {
+            match self.config.budget.reserve() {
+                Ok(()) => call.tokens += 1,
+                Err(NoToken::Empty) => {
+                    self.counters.denied.no_token += 1;
+                    return false;
+                }
+                Err(NoToken::Outstanding) => {
+                    self.counters.denied.outstanding += 1;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// A replica without a live or failed copy of this call, in another domain than the live ones
+    /// if there is one.
+    pub(super) fn pick_other(&mut self, slot: u32, now: Instant) -> Option<u16> {
+        let call = self.slots.get(slot);
+        let replicas = &self.replicas;
+        self.picker.pick(replicas, now, |place, replica| {
+            let copies = call.copies();
+            if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {
+                return None;
+            }
+            let beside = copies.iter().any(|c| {
+                (c.is_live() || c.failed) && replicas.get(c.replica).domain == replica.domain
+            });
+            Some(u8::from(beside))
+        })
+    }
+
+    /// Sets when the copy that was sent now is to be hedged, if it is.
+    pub(super) fn plan_hedge(&mut self, slot: u32, now: Instant) {
+        let call = self.slots.get(slot);
+        let policy = &self.policies[usize::from(call.policy)].policy;
+        let allowed = |hedge: &&HedgePolicy| call.redundant && call.hedges < hedge.max_hedges;
+        let Some(hedge) = policy.hedge().filter(allowed) else { return };
+        if call.size > hedge.max_payload {
+            self.counters.denied.too_large += 1;
+            return;
+        }
+        let Some(delay) = self.methods.delay(call.class, call.policy, &hedge.delay, now) else {
+            self.counters.denied.no_delay += 1;
+            return;
+        };
+        if call.deadline - now <= delay + hedge.least_useful {
+            self.counters.denied.too_late += 1;
+            return;
+        }
+        self.slots.get_mut(slot).hedge_at = now + delay;
+    }
+
+    /// The hedge is due. If it is denied, nothing else changes for the call.
+    pub(super) fn fire_hedge(&mut self, slot: u32, now: Instant) {
+        let call = self.slots.get_mut(slot);
+        if call.is_announced() {
+            // Until the second copy is out it is not known whether a third is owed.
+            call.hedge_at = call.twin_at;
+            return;
+        }
+        call.hedge_at = Instant::FAR_FUTURE;
+        let call = self.slots.get(slot);
+        let policy = &self.policies[usize::from(call.policy)].policy;
+        let Some(&hedge) = policy.hedge() else { return };
+        if call.deadline - now <= hedge.least_useful {
+            self.counters.denied.too_late += 1;
+            return;
+        }
+        if usize::from(call.len) == MAX_ATTEMPTS {
+            self.counters.denied.attempts += 1;
+            return;
+        }
+        let Some(place) = self.pick_other(slot, now) else {
+            self.counters.denied.no_candidate += 1;
+            return;
+        };
+        if self.afford(slot) {
+            self.launch(slot, place, Cause::Hedge, now);
+            self.slots.get_mut(slot).hedges += 1;
+            self.plan_hedge(slot, now);
+        }
+    }
+
+    /// A copy of a call that waits has ended without a result: `end` says how. Sees to it that the
+    /// call still has a copy out, or is done.
+    pub(super) fn carry_on(&mut self, slot: u32, end: End, now: Instant) -> Option<Done> {
+        let call = self.slots.get(slot);
+        if now >= call.deadline {
+            return Some(self.fail_with(slot, ErrorKind::DeadlineExceeded, now));
+        }
+        if call.is_announced() {
+            // The first ended before the second was sent: the tie is void.
+            self.void_twin(slot);
+        }
+        let call = self.slots.get(slot);
+        if call.live == 0 {
+            return self.redispatch(slot, end, now);
+        }
+        let pending = call.hedge_at != Instant::FAR_FUTURE;
+        if pending && matches!(end, End::Replied | End::Lost | End::Shed | End::Rejected) {
+            self.fire_hedge(slot, now);
+            self.arm(slot);
+        }
+        None
+    }
+
+    /// No copy is out any more: sends another, at once, or ends the call with the error it holds.
+    fn redispatch(&mut self, slot: u32, end: End, now: Instant) -> Option<Done> {
+        let Some(place) = self.replacement(slot, now) else {
+            return Some(self.fail_held(slot, now));
+        };
+        if !self.afford(slot) {
+            if end == End::Replied {
+                return Some(self.fail_held(slot, now));
+            }
+            // A connection that breaks takes all its copies with it, more than any burst covers.
+            // It does so once, so this can't feed on itself; an error reply can.
+            self.counters.uncharged += 1;
+        }
+        self.launch(slot, place, Cause::Redispatch, now);
+        self.slots.get_mut(slot).hedge_at = Instant::FAR_FUTURE;
+        // The new copy may be slow, too.
+        self.plan_hedge(slot, now);
+        self.arm(slot);
+        None
+    }
+
+    /// Who is asked next, if the call may be sent again at all.
+    fn replacement(&mut self, slot: u32, now: Instant) -> Option<u16> {
+        let call: &Call<P> = self.slots.get(slot);
+        if !call.idempotent && !call.never_ran() {
+            self.counters.denied.not_idempotent += 1;
+            return None;
+        }
+        if usize::from(call.len) == MAX_ATTEMPTS {
+            self.counters.denied.attempts += 1;
+            return None;
+        }
+        self.pick_other(slot, now)
+    }
+}

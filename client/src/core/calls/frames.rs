@@ -1,0 +1,164 @@
+//! What servers say, and what becomes of it.
+
+use bowline_protocol::{
+    Attempt, Cancel, CancelReason, Ended, Error, ErrorKind, Executed, How, Overloaded, ReplicaId,
+    Reply, Started, Status, Twin,
+};
+use bowline_time::Instant;
+
+use super::{Calls, Pending};
+use crate::core::call::{Call, State};
+use crate::core::outcome::{Done, End, Verdict};
+
+impl<P> Calls<P> {
+    /// A reply came. If it ends the call, that is returned, and the reply's payload belongs to the
+    /// caller; else the payload is of no use.
+    pub fn on_reply(&mut self, from: ReplicaId, reply: &Reply, now: Instant) -> Option<Done> {
+        let (slot, n) = self.locate(from, reply.attempt)?;
+        self.hear(slot, n, reply.load, now);
+        if reply.executed {
+            self.see_start(slot, n);
+        }
+        let call = self.slots.get_mut(slot);
+        let verdict = (self.policies[usize::from(call.policy)].verdict)(reply.status);
+        call.copies[usize::from(n)].failed = verdict != Verdict::Good;
+        self.end_copy(slot, n, End::Replied, now);
+        if !self.slots.get(slot).is_waiting() {
+            self.end_watched(slot, now);
+            return None;
+        }
+        match (verdict, error_of(reply)) {
+            (Verdict::Good, _) | (_, None) => Some(self.win(slot, n, Ok(()), now)),
+            (Verdict::Fatal, Some(error)) => {
+                let executed = self.slots.get(slot).executed();
+                Some(self.win(slot, n, Err(Error { executed, ..error }), now))
+            }
+            (Verdict::Retryable, Some(error)) => {
+                self.counters.errors += 1;
+                self.hold(slot, error);
+                self.carry_on(slot, End::Replied, now)
+            }
+        }
+    }
+
+    /// A copy ended without an answer.
+    pub fn on_ended(&mut self, from: ReplicaId, ended: &Ended, now: Instant) {
+        let Some((slot, n)) = self.locate(from, ended.attempt) else { return };
+        self.hear(slot, n, ended.load, now);
+        if ended.how.started() {
+            self.see_start(slot, n);
+        }
+        let (end, error) = match ended.how {
+            How::Withdrawn => (End::Withdrawn, None),
+            How::Aborted => (End::Aborted, None),
+            How::Shed => (End::Shed, Some(Error::new(ErrorKind::Shed, Executed::No))),
+        };
+        self.end_unanswered(slot, n, end, error, now);
+    }
+
+    /// A copy was refused. The replica is spared for as long as it asked.
+    pub fn on_overloaded(&mut self, from: ReplicaId, overloaded: &Overloaded, now: Instant) {
+        let Some((slot, n)) = self.locate(from, overloaded.attempt) else { return };
+        self.hear(slot, n, overloaded.load, now);
+        let after = overloaded.retry_after;
+        let place = self.slots.get(slot).copies[usize::from(n)].replica;
+        // No server can talk itself out of the set for longer than its load would be believed.
+        self.replicas.get_mut(place).spare_until = now + after.min(self.config.load_lifetime);
+        let error = Error::new(ErrorKind::Overloaded, Executed::No);
+        let error = Error { after: Some(after), ..error };
+        self.end_unanswered(slot, n, End::Rejected, Some(error), now);
+    }
+
+    fn end_unanswered(&mut self, slot: u32, n: u8, end: End, error: Option<Error>, now: Instant) {
+        self.end_copy(slot, n, end, now);
+        if !self.slots.get(slot).is_waiting() {
+            return self.end_watched(slot, now);
+        }
+        if let Some(error) = error {
+            self.slots.get_mut(slot).copies[usize::from(n)].failed = true;
+            self.hold(slot, error);
+        }
+        let done = self.carry_on(slot, end, now);
+        self.effects.extend(done.map(Pending::Done));
+    }
+
+    /// A tied copy starts, and its server can't tell the twin's. A twin that is not sent yet is
+    /// dropped; else the cancel is relayed as the server would have sent it, origin included: a
+    /// plain one would stop both copies when both have started.
+    pub fn on_started(&mut self, from: ReplicaId, started: &Started, now: Instant) {
+        let Some((slot, n)) = self.locate(from, started.attempt) else { return };
+        self.see_start(slot, n);
+        let call = self.slots.get_mut(slot);
+        let copy = &mut call.copies[usize::from(n)];
+        let Some(pair) = call.pair.filter(|_| copy.tied && !copy.relayed) else { return };
+        copy.relayed = true;
+        if !call.is_waiting() {
+            return;
+        }
+        let other = Call::<P>::twin_of(n);
+        let twin = &call.copies[usize::from(other)];
+        let (place, remaining) = (twin.replica, call.deadline - now);
+        match twin.state {
+            State::Announced => self.void_twin(slot),
+            State::Queued => {
+                self.counters.untied += 1;
+                self.end_copy(slot, other, End::Unsent, now);
+            }
+            State::Sent => {
+                let by = Twin { station: pair.stations[usize::from(n)], n: u16::from(n) };
+                let cancel = Cancel {
+                    attempt: started.attempt.sibling(u16::from(other)),
+                    reason: CancelReason::TwinStarted { by },
+                    lifetime: pair.tie.window.min(remaining),
+                };
+                self.counters.relayed += 1;
+                self.effects.push_back(Pending::Cancel { place, cancel });
+            }
+            State::Ended(_) => {}
+        }
+    }
+
+    /// The connection to the replica closed, or was given up.
+    pub fn on_closed(&mut self, id: ReplicaId, now: Instant) {
+        if let Some(place) = self.replicas.find(id) {
+            self.replicas.get_mut(place).station = None;
+            self.lose_all(place, now);
+        }
+    }
+
+    /// The copy of that name, if it is out at that replica. Anything else is counted, and does no
+    /// harm: a frame that came late, twice, from a stranger, or for a call long done.
+    fn locate(&mut self, from: ReplicaId, attempt: Attempt) -> Option<(u32, u8)> {
+        let found = self.find_copy(from, attempt);
+        self.counters.stray += u64::from(found.is_none());
+        found
+    }
+
+    fn find_copy(&self, from: ReplicaId, attempt: Attempt) -> Option<(u32, u8)> {
+        if attempt.client != self.client {
+            return None;
+        }
+        let slot = self.slots.find(attempt.seq)?;
+        let copy = self.slots.get(slot).copies().get(usize::from(attempt.n))?;
+        let there = self.replicas.get(copy.replica).id == from;
+        (there && copy.state == State::Sent).then_some((slot, attempt.n as u8))
+    }
+
+    fn hear(&mut self, slot: u32, n: u8, load: bowline_protocol::Load, now: Instant) {
+        let place = self.slots.get(slot).copies[usize::from(n)].replica;
+        self.replicas.get_mut(place).heard(load, now);
+    }
+}
+
+/// The error that a reply is, if it is one.
+fn error_of(reply: &Reply) -> Option<Error> {
+    let kind = match reply.status {
+        Status::Ok => return None,
+        Status::NoSuchMethod => ErrorKind::NoSuchMethod,
+        Status::BadRequest => ErrorKind::BadRequest,
+        Status::Failed => ErrorKind::Failed,
+        Status::App(number) => ErrorKind::App(number),
+    };
+    let executed = if reply.executed { Executed::Yes } else { Executed::No };
+    Some(Error::new(kind, executed))
+}

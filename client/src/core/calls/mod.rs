@@ -1,0 +1,308 @@
+//! The owner of all calls. It asks the leaves, and keeps the book of copies that are out.
+//!
+//! A call waits until a reply that is good or fatal, its deadline, its caller's cancel, or the end
+//! of its last copy with no other to send. Then it is done, once; copies that are still out are
+//! cancelled and watched until they end. While it waits, one of its copies is out, or its second
+//! copy's time is yet to come.
+//!
+//! A tied call whose starter hangs (a stopped process) is rescued by its hedge, if it has one, or
+//! by the link's ping timeout, which closes the connection.
+
+mod dispatch;
+mod ends;
+mod extra;
+mod frames;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bowline_protocol::{
+    Attempt, Cancel, ClientId, Error, ErrorKind, Executed, ReplicaId, Request, Seq, Station, Tie,
+    Twin,
+};
+use bowline_time::{Instant, Wheel};
+use hdrhistogram::Histogram;
+
+use super::budget::{Budget, Purse};
+use super::call::{Call, State};
+use super::config::{Config, ConfigError};
+use super::counters::Counters;
+use super::latency;
+use super::methods::Methods;
+use super::outcome::{CallKey, Done, Effect, Spec, Verdict};
+use super::pick::Picker;
+use super::policy::{Policy, PolicyId, Registered};
+use super::replicas::Replicas;
+use super::slots::Slots;
+
+/// All calls of one client core. `P` is a request's payload, which is never looked into.
+///
+/// Inputs are facts, with the time at which they became known; after each, or after all of a turn,
+/// [`poll_effect`](Calls::poll_effect) is to be called until it has nothing more. In steady state
+/// nothing here allocates.
+pub struct Calls<P> {
+    client: ClientId,
+    config: Config,
+    policies: Vec<Registered>,
+    slots: Slots<P>,
+    replicas: Replicas,
+    picker: Picker,
+    methods: Methods,
+    /// One timer a call, at the next time that matters to it; it carries the call's name.
+    wheel: Wheel<u64>,
+    effects: VecDeque<Pending>,
+    purse: Purse,
+    counters: Counters,
+    waiting: u32,
+    watched: u32,
+    histograms: Histograms,
+}
+
+/// What copies and calls took, in nanoseconds, since the machine was made.
+#[derive(Clone, Debug)]
+pub struct Histograms {
+    /// Calls, from start to result, those included that failed; not those cancelled.
+    pub calls: Histogram<u64>,
+    /// Copies that were answered, from send to reply.
+    pub attempts: Histogram<u64>,
+    /// From a call's result to the end of each copy that was still out then.
+    pub losers: Histogram<u64>,
+}
+
+/// An effect before it is asked for. A send names its copy only: if that has ended meanwhile, it
+/// is not sent at all.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Send { seq: u64, n: u8 },
+    Cancel { place: u16, cancel: Cancel },
+    Done(Done),
+}
+
+impl<P> Calls<P> {
+    /// A machine without replicas. `client` must be new for every core of every process.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range.
+    pub fn new(client: ClientId, config: Config) -> Result<Calls<P>, ConfigError> {
+        config.validate()?;
+        let histogram = latency::histogram::<u64>;
+        Ok(Calls {
+            client,
+            policies: vec![Registered { policy: Policy::None, verdict: Verdict::of }],
+            // As many calls are watched as may wait.
+            slots: Slots::new(config.max_calls * 2),
+            replicas: Replicas::default(),
+            picker: Picker::new(config.pick, config.load_lifetime, config.seed),
+            methods: Methods::new(config.max_methods, config.latency_window),
+            wheel: Wheel::default(),
+            effects: VecDeque::new(),
+            purse: Purse::default(),
+            counters: Counters::default(),
+            waiting: 0,
+            watched: 0,
+            histograms: Histograms {
+                calls: histogram(),
+                attempts: histogram(),
+                losers: histogram(),
+            },
+            config,
+        })
+    }
+
+    /// Adds a policy for calls to name.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range.
+    pub fn register(&mut self, policy: Policy) -> Result<PolicyId, ConfigError> {
+        self.register_with(policy, Verdict::of)
+    }
+
+    /// Adds a policy with its own view of which replies count.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range.
+    pub fn register_with(
+        &mut self,
+        policy: Policy,
+        verdict: fn(bowline_protocol::Status) -> Verdict,
+    ) -> Result<PolicyId, ConfigError> {
+        policy.validate()?;
+        super::config::check(
+            "policies",
+            self.policies.len(),
+            self.policies.len() < 1024,
+            "< 1024",
+        )?;
+        self.policies.push(Registered { policy, verdict });
+        Ok(PolicyId((self.policies.len() - 1) as u16))
+    }
+
+    /// Puts another policy in the place of one; calls that start from now on follow it.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range; the old one stays then.
+    pub fn replace(&mut self, id: PolicyId, policy: Policy) -> Result<(), ConfigError> {
+        policy.validate()?;
+        if let Some(registered) = self.policies.get_mut(usize::from(id.0)) {
+            registered.policy = policy;
+        }
+        Ok(())
+    }
+
+    /// Adds a replica. Those of one domain are held to fail together. A replica that is known
+    /// already only moves to that domain.
+    pub fn add_replica(&mut self, id: ReplicaId, domain: u32) {
+        self.replicas.add(id, domain);
+    }
+
+    /// The replica is connected, to that core. False if no such replica was added.
+    pub fn on_connected(&mut self, id: ReplicaId, station: Station) -> bool {
+        let place = self.replicas.find(id);
+        if let Some(place) = place {
+            self.replicas.get_mut(place).station = Some(station);
+        }
+        place.is_some()
+    }
+
+    /// The round trip to the replica was measured.
+    pub fn on_rtt(&mut self, id: ReplicaId, rtt: core::time::Duration) {
+        if let Some(place) = self.replicas.find(id) {
+            self.replicas.get_mut(place).rtt = Some(rtt);
+        }
+    }
+
+    /// Begins a call.
+    ///
+    /// # Errors
+    ///
+    /// The call was not begun: too many calls, too large a payload, no replica, or no time left.
+    pub fn start(&mut self, now: Instant, spec: Spec<P>) -> Result<CallKey, Error> {
+        match self.admit(now, &spec) {
+            Ok(first) => Ok(self.begin(now, spec, first)),
+            Err(kind) => {
+                self.counters.refused += 1;
+                Err(Error::new(kind, Executed::No))
+            }
+        }
+    }
+
+    /// The replica to ask first, if the call may be made.
+    fn admit(&mut self, now: Instant, spec: &Spec<P>) -> Result<u16, ErrorKind> {
+        if self.waiting >= self.config.max_calls {
+            return Err(ErrorKind::TooManyCalls);
+        }
+        if spec.size > self.config.max_payload {
+            return Err(ErrorKind::PayloadTooLarge);
+        }
+        if spec.deadline <= now {
+            return Err(ErrorKind::DeadlineExceeded);
+        }
+        self.picker.pick(&self.replicas, now, |_, _| Some(0)).ok_or(ErrorKind::NoReplica)
+    }
+
+    /// The caller has dropped the call: its copies are cancelled, and nothing more is heard of it.
+    /// False if it was done already.
+    pub fn cancel(&mut self, call: CallKey, now: Instant) -> bool {
+        let Some(slot) = self.slots.find(call.0) else { return false };
+        if !self.slots.get(slot).is_waiting() {
+            return false;
+        }
+        self.counters.cancelled += 1;
+        self.conclude(slot, now);
+        true
+    }
+
+    /// The payload of a call that waits.
+    pub fn payload(&self, call: CallKey) -> Option<&P> {
+        self.slots.get(self.slots.find(call.0)?).payload.as_ref()
+    }
+
+    /// What to do next, until there is nothing more.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        loop {
+            match self.effects.pop_front()? {
+                Pending::Done(done) => return Some(Effect::Done(done)),
+                Pending::Cancel { place, cancel } => {
+                    let replica = self.replicas.get(place).id;
+                    return Some(Effect::Cancel { replica, cancel });
+                }
+                Pending::Send { seq, n } => {
+                    if let Some(effect) = self.poll_send(seq, n) {
+                        return Some(effect);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The copy goes out, unless it ended while it waited for that.
+    fn poll_send(&mut self, seq: u64, n: u8) -> Option<Effect> {
+        let slot = self.slots.find(Seq(seq))?;
+        if self.slots.get(slot).copies[usize::from(n)].state != State::Queued {
+            return None;
+        }
+        self.count_sent(slot, n);
+        let call = self.slots.get(slot);
+        let copy = &call.copies[usize::from(n)];
+        let replica = self.replicas.get(copy.replica);
+        let remaining = call.deadline - copy.sent;
+        let reserve = self.config.reserve + replica.rtt.unwrap_or_default();
+        let request = Request {
+            attempt: self.attempt(seq, n),
+            method: call.method,
+            // Half of what remains is never kept back: it would be of no use to anyone.
+            remaining: remaining - reserve.min(remaining / 2),
+            cause: copy.cause,
+            idempotent: call.idempotent,
+            tie: tie_of(call, n),
+        };
+        Some(Effect::Send { replica: replica.id, call: CallKey(Seq(seq)), request })
+    }
+
+    fn attempt(&self, seq: u64, n: u8) -> Attempt {
+        Attempt { client: self.client, seq: Seq(seq), n: u16::from(n) }
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> Counters {
+        Counters { waiting: u64::from(self.waiting), ..self.counters }
+    }
+
+    /// What calls and copies took.
+    pub fn histograms(&self) -> &Histograms {
+        &self.histograms
+    }
+
+    /// What pays for extra copies.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.config.budget
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether nothing is left: no call, no copy, no timer, no effect.
+    pub fn is_at_rest(&self) -> bool {
+        self.slots.used() == 0
+            && self.wheel.is_empty()
+            && self.effects.is_empty()
+            && self.replicas.iter().all(|(_, replica)| replica.in_flight == 0)
+    }
+}
+
+/// What the request of copy `n` says of its twin.
+fn tie_of<P>(call: &Call<P>, n: u8) -> Option<Tie> {
+    let pair = call.pair.filter(|_| call.copies[usize::from(n)].tied)?;
+    let other = Call::<P>::twin_of(n);
+    let twin = Twin { station: pair.stations[usize::from(other)], n: u16::from(other) };
+    Some(Tie { twin, ..pair.tie })
+}

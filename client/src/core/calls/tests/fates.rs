@@ -1,0 +1,175 @@
+//! Many calls of mixed fate: random frames in random order, and the invariants after each step.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::core::random::Random;
+
+/// Servers that answer what they like, in any order; whatever they got, they end once.
+struct Chaos {
+    world: World,
+    random: Random,
+    /// Copies that are out, and whether their caller cancelled them.
+    out: Vec<(ReplicaId, Attempt, bool)>,
+    /// Calls that wait, with their deadlines.
+    waiting: HashMap<u64, Instant>,
+    policies: [PolicyId; 4],
+    idempotent: bool,
+}
+
+impl Chaos {
+    fn new(seed: u64, idempotent: bool) -> Chaos {
+        let world = World::with(BudgetConfig::default(), |config| {
+            config.pick = PickRule::PowerOfTwo;
+            config.seed = seed;
+        });
+        let policies = [world.none, world.hedged, world.tied, world.both];
+        let waiting = HashMap::new();
+        Chaos { world, random: Random::new(seed), out: Vec::new(), waiting, policies, idempotent }
+    }
+
+    fn start(&mut self) {
+        if self.waiting.len() == 64 {
+            return;
+        }
+        let policy = self.policies[self.random.below(4) as usize];
+        let deadline = self.world.now + US(u64::from(self.random.below(20_000)) + 1);
+        let spec = self.world.spec(policy);
+        let spec = Spec { deadline, idempotent: self.idempotent, ..spec };
+        if let Ok(call) = self.world.try_start(spec) {
+            self.waiting.insert(call.seq().0, deadline);
+        }
+    }
+
+    /// Some server says something of some copy.
+    fn speak(&mut self) {
+        if self.out.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.out.len() as u32) as usize;
+        let (from, attempt, cancelled) = self.out[at];
+        let call = CallKey(attempt.seq);
+        let what = self.random.below(10);
+        if what == 9 {
+            return self.world.started(from, call, attempt.n);
+        }
+        self.out.swap_remove(at);
+        match what {
+            0..4 if !cancelled => {
+                let done = self.world.ok(from, call, attempt.n);
+                self.finish(done);
+            }
+            4 => {
+                let done = self.world.reply(from, call, attempt.n, Status::Failed);
+                self.finish(done);
+            }
+            5 => self.world.overloaded(from, call, attempt.n),
+            6 => self.world.ended(from, call, attempt.n, How::Shed),
+            7 => self.world.ended(from, call, attempt.n, How::Aborted),
+            _ => self.world.ended(from, call, attempt.n, How::Withdrawn),
+        }
+    }
+
+    /// A connection breaks, and comes back.
+    fn cut(&mut self) {
+        let replica = [A, B, C][self.random.below(3) as usize];
+        self.out.retain(|(at, ..)| *at != replica);
+        self.world.closed(replica);
+        self.world.calls.on_connected(replica, station(replica));
+    }
+
+    fn drop_one(&mut self) {
+        if let Some(&seq) = self.waiting.keys().next() {
+            assert!(self.world.calls.cancel(CallKey(Seq(seq)), self.world.now));
+            self.world.drain();
+            self.waiting.remove(&seq);
+        }
+    }
+
+    fn finish(&mut self, done: Option<Done>) {
+        if let Some(done) = done {
+            let waited = self.waiting.remove(&done.call.seq().0);
+            assert!(waited.is_some(), "a call is done twice, or was never begun");
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(20) {
+            0..6 => self.start(),
+            6..14 => self.speak(),
+            14 => self.drop_one(),
+            15 if self.random.below(10) == 0 => self.cut(),
+            _ => {
+                let time = US(u64::from(self.random.below(1000)));
+                self.world.pass(time);
+            }
+        }
+        self.check();
+    }
+
+    fn check(&mut self) {
+        for done in core::mem::take(&mut self.world.done) {
+            self.finish(Some(done));
+        }
+        for (replica, request) in core::mem::take(&mut self.world.sends) {
+            let again = self.out.iter().any(|(_, attempt, _)| *attempt == request.attempt);
+            assert!(!again, "a number is used twice");
+            self.out.push((replica, request.attempt, false));
+        }
+        for (replica, cancel) in core::mem::take(&mut self.world.cancels) {
+            if cancel.reason != CancelReason::CallerDone {
+                continue;
+            }
+            let copy =
+                self.out.iter_mut().find(|(at, a, _)| *at == replica && *a == cancel.attempt);
+            if let Some((_, _, cancelled)) = copy {
+                assert!(!core::mem::replace(cancelled, true), "a copy is cancelled twice");
+            }
+        }
+        let now = self.world.now;
+        assert!(self.waiting.values().all(|&deadline| deadline > now) || self.due(now));
+        for seq in self.waiting.keys() {
+            let alive = self.out.iter().any(|(_, attempt, _)| attempt.seq.0 == *seq);
+            assert!(alive, "a call waits for nothing");
+        }
+        assert_eq!(self.out.len() as u64, self.world.calls.counters().live);
+    }
+
+    /// Overdue calls are fine until the timer is asked.
+    fn due(&self, now: Instant) -> bool {
+        self.world.calls.next_timeout().is_some_and(|next| next <= now)
+    }
+
+    fn settle(&mut self) {
+        self.world.pass(MS(30));
+        self.check();
+        assert!(self.waiting.is_empty(), "a call outlived its deadline");
+        while let Some((from, attempt, _)) = self.out.pop() {
+            self.world.ended(from, CallKey(attempt.seq), attempt.n, How::Withdrawn);
+        }
+        self.world.at_rest();
+    }
+}
+
+#[test]
+fn whatever_happens_every_call_is_done_once_and_nothing_is_left() {
+    for seed in 0..40 {
+        let mut chaos = Chaos::new(seed, seed % 4 != 0);
+        for _ in 0..2_000 {
+            chaos.step();
+        }
+        chaos.settle();
+    }
+}
+
+#[test]
+fn a_million_steps_leave_as_little_as_a_thousand() {
+    let mut chaos = Chaos::new(7, true);
+    for _ in 0..10 {
+        for _ in 0..20_000 {
+            chaos.step();
+        }
+        chaos.settle();
+    }
+    assert!(chaos.world.calls.slots.used() == 0);
+}

@@ -1,0 +1,189 @@
+//! One copy: its reply, its errors, its deadline, its caller.
+
+use super::*;
+
+#[test]
+fn a_reply_ends_the_call_at_once_and_leaves_nothing() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    world.now += US(80);
+    let done = world.ok(A, call, 0).unwrap();
+    assert_eq!(done.result, Ok(()));
+    assert_eq!((done.call, done.tag), (call, 42));
+    assert_eq!((done.outcome.latency, done.outcome.attempts), (US(80), 1));
+    assert_eq!(done.outcome.winner.unwrap().replica, A);
+    assert_eq!(world.cancelled(), []);
+    world.at_rest();
+}
+
+#[test]
+fn the_request_says_what_is_left_less_the_reserve_and_the_round_trip() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.reserve = MS(1));
+    world.calls.on_rtt(A, US(300));
+    world.start(world.none);
+    assert_eq!(world.sends[0].1.remaining, DEADLINE - MS(1) - US(300));
+}
+
+#[test]
+fn the_reserve_never_takes_more_than_half_of_what_is_left() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.reserve = MS(400));
+    world.start(world.none);
+    assert_eq!(world.sends[0].1.remaining, DEADLINE / 2);
+}
+
+#[test]
+fn the_deadline_ends_the_call_and_cancels_its_copy() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.pass(DEADLINE - Duration::from_nanos(1));
+    world.waits();
+    world.pass(Duration::from_nanos(1));
+    assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
+    assert_eq!(world.cancelled(), [(A, 0)]);
+    world.ended(A, call, 0, How::Aborted);
+    world.at_rest();
+}
+
+#[test]
+fn a_reply_that_comes_with_the_deadline_wins_if_it_is_handed_in_first() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.now += DEADLINE;
+    assert_eq!(world.ok(A, call, 0).unwrap().result, Ok(()));
+    world.pass(Duration::ZERO);
+    world.waits();
+    world.at_rest();
+}
+
+#[test]
+fn a_reply_after_the_deadline_is_a_late_loser_and_harmless() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.pass(DEADLINE);
+    world.result().unwrap_err();
+    assert_eq!(world.ok(A, call, 0), None);
+    world.at_rest();
+    assert_eq!(world.calls.counters().wasted, 1);
+}
+
+#[test]
+fn a_caller_that_drops_the_call_cancels_its_copy_and_hears_nothing_more() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    assert!(world.calls.cancel(call, world.now));
+    world.drain();
+    assert_eq!(world.cancelled(), [(A, 0)]);
+    assert!(!world.calls.cancel(call, world.now), "once");
+    assert_eq!(world.ok(A, call, 0), None);
+    world.pass(DEADLINE);
+    world.waits();
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_is_dropped_before_its_copy_went_out_sends_nothing() {
+    let mut world = World::new();
+    let call = world.calls.start(world.now, world.spec(world.tied)).unwrap();
+    world.calls.cancel(call, world.now);
+    world.drain();
+    world.nothing_sent();
+    assert_eq!(world.cancelled(), []);
+    assert_eq!(world.calls.counters().attempts, 0);
+    world.at_rest();
+}
+
+#[test]
+fn a_shed_copy_is_sent_again_at_once_elsewhere() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.sent();
+    world.ended(A, call, 0, How::Shed);
+    assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+    assert_eq!(world.outstanding(), 0, "it never ran: the next copy is no extra one");
+    world.overloaded(B, call, 1);
+    assert_eq!(world.sent(), (C, 2, Cause::Redispatch));
+    assert_eq!(world.ok(C, call, 2).unwrap().result, Ok(()));
+    world.at_rest();
+}
+
+#[test]
+fn when_all_have_failed_it_the_call_ends_with_the_error_that_says_most() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.overloaded(A, call, 0);
+    world.reply(B, call, 1, Status::App(9));
+    world.ended(C, call, 2, How::Shed);
+    let done = world.done.pop().unwrap();
+    let error = done.result.unwrap_err();
+    assert_eq!((error.kind, error.executed), (ErrorKind::App(9), Executed::Yes));
+    assert_eq!(done.outcome.attempts, 3);
+    world.at_rest();
+}
+
+#[test]
+fn an_overload_everywhere_says_when_to_ask_again() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.overloaded(A, call, 0);
+    world.overloaded(B, call, 1);
+    world.overloaded(C, call, 2);
+    let error = world.done[0].result.unwrap_err();
+    assert_eq!((error.kind, error.executed), (ErrorKind::Overloaded, Executed::No));
+    assert_eq!(error.after, Some(MS(3)));
+}
+
+#[test]
+fn an_error_reply_as_the_last_word_is_handed_over_with_its_payload() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    assert_eq!(world.reply(A, call, 0, Status::App(1)), None, "B may know better");
+    assert_eq!(world.reply(B, call, 1, Status::App(2)), None, "C may know better");
+    let done = world.reply(C, call, 2, Status::App(3)).unwrap();
+    assert_eq!(done.result.unwrap_err().kind, ErrorKind::App(3));
+    world.at_rest();
+}
+
+#[test]
+fn a_fatal_error_ends_the_call_at_once() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    let done = world.reply(A, call, 0, Status::BadRequest).unwrap();
+    let error = done.result.unwrap_err();
+    assert_eq!((error.kind, error.executed), (ErrorKind::BadRequest, Executed::No));
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_must_not_run_twice_is_sent_again_only_if_it_certainly_never_ran() {
+    let mut world = World::new();
+    let spec = Spec { idempotent: false, ..world.spec(world.tied) };
+    let call = world.try_start(spec).unwrap();
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    world.pass(STAGGER);
+    world.nothing_sent();
+    world.ended(A, call, 0, How::Shed);
+    assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+    world.closed(B);
+    let error = world.done[0].result.unwrap_err();
+    assert_eq!((error.kind, error.executed), (ErrorKind::ConnectionLost, Executed::Unknown));
+    world.nothing_sent();
+    world.at_rest();
+}
+
+#[test]
+fn a_verdict_of_the_users_own_decides_what_is_good() {
+    let mut world = World::new();
+    let verdict = |status| match status {
+        Status::App(1) => crate::core::Verdict::Good,
+        Status::App(2) => crate::core::Verdict::Fatal,
+        other => crate::core::Verdict::of(other),
+    };
+    let policy = world.calls.register_with(Policy::None, verdict).unwrap();
+    let call = world.start(policy);
+    let done = world.reply(A, call, 0, Status::App(1)).unwrap();
+    assert_eq!(done.result, Ok(()));
+    let call = world.start(policy);
+    let done = world.reply(A, call, 0, Status::App(2)).unwrap();
+    assert_eq!(done.result.unwrap_err().kind, ErrorKind::App(2));
+}

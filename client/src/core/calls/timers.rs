@@ -1,0 +1,74 @@
+//! What happens with time.
+
+use bowline_protocol::{ErrorKind, Seq};
+use bowline_time::Instant;
+
+use super::{Calls, Pending};
+use crate::core::call::Phase;
+
+impl<P> Calls<P> {
+    /// When to call [`Calls::on_timeout`] next; None while nothing is waited for.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.wheel.next()
+    }
+
+    /// Time has passed.
+    pub fn on_timeout(&mut self, now: Instant) {
+        while let Some(seq) = self.wheel.expire(now) {
+            let Some(slot) = self.slots.find(Seq(seq)) else { continue };
+            self.slots.get_mut(slot).timer = None;
+            match self.slots.get(slot).phase {
+                Phase::Waiting => self.wake(slot, now),
+                Phase::Watched(_) => self.give_up(slot, now),
+                Phase::Free(_) => {}
+            }
+        }
+    }
+
+    /// Does what is due for a call that waits.
+    fn wake(&mut self, slot: u32, now: Instant) {
+        let call = self.slots.get(slot);
+        if now >= call.deadline {
+            let done = self.fail_with(slot, ErrorKind::DeadlineExceeded, now);
+            self.effects.push_back(Pending::Done(done));
+            return;
+        }
+        let (twin_at, hedge_at) = (call.twin_at, call.hedge_at);
+        if now >= twin_at {
+            self.send_twin(slot, now);
+        }
+        if now >= hedge_at {
+            self.fire_hedge(slot, now);
+        }
+        self.arm(slot);
+    }
+
+    /// Sees to it that the call's timer fires no later than its next time. If it fires earlier,
+    /// since that time was put off, it is armed anew then.
+    pub(super) fn arm(&mut self, slot: u32) {
+        let call = self.slots.get(slot);
+        let at = call.deadline.min(call.twin_at).min(call.hedge_at);
+        self.set_timer(slot, at);
+    }
+
+    /// The copies of a call that is done are given up at some time.
+    pub(super) fn arm_watch(&mut self, slot: u32, now: Instant) {
+        let call = self.slots.get_mut(slot);
+        if let Some(timer) = call.timer.take() {
+            self.wheel.cancel(timer);
+        }
+        self.set_timer(slot, now + self.config.watch);
+    }
+
+    fn set_timer(&mut self, slot: u32, at: Instant) {
+        let call = self.slots.get_mut(slot);
+        match call.timer {
+            None => call.timer = Some(self.wheel.arm(at, call.seq)),
+            Some(timer) if at < call.timer_at => {
+                self.wheel.rearm(timer, at);
+            }
+            Some(_) => return,
+        }
+        call.timer_at = at;
+    }
+}

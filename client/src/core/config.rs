@@ -1,0 +1,103 @@
+use core::fmt::Display;
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::budget::{Budget, BudgetConfig};
+use super::pick::PickRule;
+
+/// A setting that can't be had: which, what it is, and what it may be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field} is {found}, but must be {expected}")]
+pub struct ConfigError {
+    /// The setting, with its path.
+    pub field: &'static str,
+    /// What it is.
+    pub found: String,
+    /// What it may be.
+    pub expected: &'static str,
+}
+
+/// An error unless `ok`.
+pub(crate) fn check(
+    field: &'static str,
+    found: impl Display,
+    ok: bool,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
+    if ok { Ok(()) } else { Err(ConfigError { field, found: found.to_string(), expected }) }
+}
+
+/// The same for a duration, which is shown as people write it.
+pub(crate) fn check_span(
+    field: &'static str,
+    found: Duration,
+    ok: bool,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
+    check(field, format_args!("{found:?}"), ok, expected)
+}
+
+/// The settings of one client core that are not a policy's.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many calls may wait at a time; as many finished ones are watched until their last copy
+    /// has ended. 1 to 2^24.
+    pub max_calls: u32,
+    /// The largest payload of a request, in bytes.
+    pub max_payload: u32,
+    /// What is kept of each deadline for the caller's own work after the reply, besides the
+    /// measured round trip of the replica that is asked. Never more than half of what remains.
+    pub reserve: Duration,
+    /// How long a finished call's copies are watched before they are given up. 1 ms to 1 h.
+    pub watch: Duration,
+    /// How to choose among the replicas that may be asked.
+    pub pick: PickRule,
+    /// How long a replica's report of its load counts. Up to 1 h; zero ignores the reports.
+    pub load_lifetime: Duration,
+    /// How far back the latency estimate looks. 10 ms to 1 h.
+    pub latency_window: Duration,
+    /// How many methods have an estimate of their own; those beyond share one. 1 to 1024.
+    pub max_methods: u16,
+    /// What pays for extra copies. Shared by all cores of a client.
+    pub budget: Arc<Budget>,
+    /// Seeds the picks.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    /// 65 536 calls, payloads of 1 MiB, no reserve beyond the round trip, 10 s of watching and of
+    /// latencies, reports of load good for 100 ms, 32 methods, and a budget of its own.
+    fn default() -> Self {
+        Config {
+            max_calls: 1 << 16,
+            max_payload: 1 << 20,
+            reserve: Duration::ZERO,
+            watch: Duration::from_secs(10),
+            pick: PickRule::PowerOfTwo,
+            load_lifetime: Duration::from_millis(100),
+            latency_window: Duration::from_secs(10),
+            max_methods: 32,
+            budget: Arc::new(Budget::of_valid(BudgetConfig::default())),
+            seed: 0,
+        }
+    }
+}
+
+impl Config {
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let hour = Duration::from_secs(3600);
+        let calls = self.max_calls;
+        check("max_calls", calls, (1..=1 << 24).contains(&calls), "1 to 16777216")?;
+        let watched = self.watch >= Duration::from_millis(1) && self.watch <= hour;
+        check_span("watch", self.watch, watched, "1 ms to 1 h")?;
+        check_span("load_lifetime", self.load_lifetime, self.load_lifetime <= hour, "up to 1 h")?;
+        let window = self.latency_window;
+        let held = window >= Duration::from_millis(10) && window <= hour;
+        check_span("latency_window", window, held, "10 ms to 1 h")?;
+        let methods = self.max_methods;
+        check("max_methods", methods, (1..=1024).contains(&methods), "1 to 1024")
+    }
+}

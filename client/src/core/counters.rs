@@ -1,0 +1,103 @@
+/// What has happened since the machine was made. All are numbers of events, except `live` and
+/// `waiting`.
+///
+/// They reconcile: `attempts = replied + aborted + withdrawn + shed + rejected + lost + live`, and
+/// `calls = ok + failed + cancelled + waiting`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Calls that were started.
+    pub calls: u64,
+    /// Calls that got a good reply.
+    pub ok: u64,
+    /// Calls that ended with an error.
+    pub failed: u64,
+    /// Of those that failed: their deadline passed.
+    pub deadline_missed: u64,
+    /// Calls that their caller dropped.
+    pub cancelled: u64,
+    /// Calls that wait now.
+    pub waiting: u64,
+    /// Calls that were refused at the start: too many, too large, too late, no replica.
+    pub refused: u64,
+
+    /// Copies that were sent.
+    pub attempts: u64,
+    /// Copies that were answered.
+    pub replied: u64,
+    /// Copies that were stopped while they ran.
+    pub aborted: u64,
+    /// Copies that were taken out of a queue.
+    pub withdrawn: u64,
+    /// Copies that a server dropped before a start.
+    pub shed: u64,
+    /// Copies that a server refused.
+    pub rejected: u64,
+    /// Copies whose connection closed, or that were given up.
+    pub lost: u64,
+    /// Of those lost: given up after the call was done, since there were too many to watch or the
+    /// watch ran out.
+    pub unwatched: u64,
+    /// Copies that are out now, those of finished calls included.
+    pub live: u64,
+
+    /// Calls that began as a tied pair.
+    pub tied: u64,
+    /// Second copies that were announced and not sent: the first had started, or ended, or the
+    /// call was done.
+    pub untied: u64,
+    /// Starts that were relayed to the twin's replica.
+    pub relayed: u64,
+    /// Tied pairs of which both copies were seen to start.
+    pub both_started: u64,
+    /// Hedges that were sent.
+    pub hedges: u64,
+    /// Calls whose result was a hedge's reply.
+    pub hedge_wins: u64,
+    /// Copies that were sent since no other lived any more.
+    pub redispatches: u64,
+    /// Of those: without a token, after a connection broke with the bucket empty.
+    pub uncharged: u64,
+
+    /// Copies that were seen to start.
+    pub executions: u64,
+    /// Copies that were seen to start, and whose reply was not used.
+    pub wasted: u64,
+    /// Error replies that did not end their call at once.
+    pub errors: u64,
+    /// Frames that named no copy that is out.
+    pub stray: u64,
+    /// Extra copies that were not sent.
+    pub denied: Denied,
+}
+
+/// Why an extra copy was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Denied {
+    /// The budget was empty.
+    pub no_token: u64,
+    /// Too many extra copies were outstanding.
+    pub outstanding: u64,
+    /// There was no other replica to send it to.
+    pub no_candidate: u64,
+    /// Too little of the deadline was left.
+    pub too_late: u64,
+    /// There were too few samples to know what is slow.
+    pub no_delay: u64,
+    /// The call had as many copies as it may have.
+    pub attempts: u64,
+    /// The payload was too large.
+    pub too_large: u64,
+    /// The call must not run twice.
+    pub not_idempotent: u64,
+    /// The call's parent is itself an extra copy.
+    pub from_extra: u64,
+}
+
+impl Counters {
+    /// Whether the sums hold that must.
+    pub const fn reconcile(&self) -> bool {
+        let ended = self.replied + self.aborted + self.withdrawn + self.shed + self.rejected;
+        self.attempts == ended + self.lost + self.live
+            && self.calls == self.ok + self.failed + self.cancelled + self.waiting
+    }
+}

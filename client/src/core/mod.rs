@@ -1,0 +1,55 @@
+//! The client's policies, as one pure machine and its leaves.
+//!
+//! [`Calls`] owns every call and every copy of it. It asks leaves that return values: `pick`
+//! (which replica), [`hedge`] (when a slow reply earns a second copy), [`tie`] (how the second of
+//! two tied copies follows the first), [`budget`] (may we afford it), [`latency`] (what is slow).
+//! Inputs are facts with a time; what is to be done comes out of [`Calls::poll_effect`].
+//!
+//! ```
+//! use bowline_client::core::{Calls, Config, Effect, Policy, Spec};
+//! use bowline_protocol::{ClientId, Load, Method, ReplicaId, Reply, Station, Status};
+//! use bowline_time::{Duration, Instant};
+//!
+//! let mut calls: Calls<&str> = Calls::new(ClientId(7), Config::default())?;
+//! calls.add_replica(ReplicaId(1), 0);
+//! calls.on_connected(ReplicaId(1), Station { replica: ReplicaId(1), core: 0 });
+//!
+//! let now = Instant::from_nanos(1_000);
+//! let spec = Spec::new(Method(3), "block 9", now + Duration::from_millis(50));
+//! let call = calls.start(now, spec)?;
+//!
+//! let Some(Effect::Send { replica, request, .. }) = calls.poll_effect() else { panic!() };
+//! assert_eq!(calls.payload(call), Some(&"block 9"));
+//!
+//! let (attempt, load) = (request.attempt, Load::default());
+//! let reply = Reply { attempt, status: Status::Ok, executed: true, load };
+//! let done = calls.on_reply(replica, &reply, now + Duration::from_micros(80)).unwrap();
+//! assert_eq!(done.outcome.attempts, 1);
+//! # let _ = Policy::None;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod budget;
+mod call;
+mod calls;
+mod config;
+mod counters;
+pub mod hedge;
+pub mod latency;
+mod methods;
+mod outcome;
+mod pick;
+mod policy;
+mod random;
+mod replicas;
+mod slots;
+pub mod tie;
+
+pub use budget::{Budget, BudgetConfig, NoToken};
+pub use call::MAX_ATTEMPTS;
+pub use calls::{Calls, Histograms};
+pub use config::{Config, ConfigError};
+pub use counters::{Counters, Denied};
+pub use outcome::{CallKey, Done, Effect, End, Outcome, Spec, Verdict, Winner};
+pub use pick::PickRule;
+pub use policy::{Delay, HedgePolicy, Percentile, Policy, PolicyId, Stagger, TiePolicy};

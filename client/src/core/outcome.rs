@@ -1,0 +1,168 @@
+//! What goes into the machine and what comes out.
+
+use core::time::Duration;
+
+use bowline_protocol::{Cancel, Cause, Error, Method, ReplicaId, Request, Seq, Status};
+use bowline_time::Instant;
+
+use super::policy::PolicyId;
+
+/// A call to be made.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spec<P> {
+    /// What to run.
+    pub method: Method,
+    /// What to send; the machine never looks into it, and drops it when the call is done.
+    pub payload: P,
+    /// The payload's length, in bytes.
+    pub size: u32,
+    /// When the call must be done, by the clock of this core.
+    pub deadline: Instant,
+    /// What is done against the tail.
+    pub policy: PolicyId,
+    /// Running it twice does no harm. Others are never sent twice unless no copy can have run.
+    pub idempotent: bool,
+    /// The call is made inside a handler that itself runs as an extra copy: it gets none of its
+    /// own, so that amplification does not multiply.
+    pub from_extra: bool,
+    /// The caller's own mark; comes back when the call is done.
+    pub tag: u64,
+}
+
+impl<P> Spec<P> {
+    /// A plain call, not idempotent, of size and tag 0.
+    pub const fn new(method: Method, payload: P, deadline: Instant) -> Spec<P> {
+        Spec {
+            method,
+            payload,
+            size: 0,
+            deadline,
+            policy: PolicyId::NONE,
+            idempotent: false,
+            from_extra: false,
+            tag: 0,
+        }
+    }
+}
+
+/// Names a call of the [`Calls`](super::Calls) that gave it. Never used twice: once the call is
+/// done it finds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CallKey(pub(crate) Seq);
+
+impl CallKey {
+    /// The call's sequence number, as it goes on the wire.
+    pub const fn seq(self) -> Seq {
+        self.0
+    }
+}
+
+/// What a reply is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is the call's result.
+    Good,
+    /// It is an error, and no other replica would say otherwise: it ends the call at once.
+    Fatal,
+    /// It is an error, and another copy may do better. It is held back while one lives.
+    Retryable,
+}
+
+impl Verdict {
+    /// Unless a policy knows better: a request that can't be meant is fatal, a failure is not.
+    pub const fn of(status: Status) -> Verdict {
+        match status {
+            Status::Ok => Verdict::Good,
+            Status::NoSuchMethod | Status::BadRequest => Verdict::Fatal,
+            Status::Failed | Status::App(_) => Verdict::Retryable,
+        }
+    }
+}
+
+/// How a copy ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It was never sent.
+    Unsent,
+    /// It was answered.
+    Replied,
+    /// It was stopped while it ran.
+    Aborted,
+    /// It was taken out of the queue.
+    Withdrawn,
+    /// The server dropped it, since its deadline could not be met.
+    Shed,
+    /// The server refused it on arrival.
+    Rejected,
+    /// Its connection closed, or it was given up.
+    Lost,
+}
+
+impl End {
+    /// The copy may have been started.
+    pub(crate) const fn may_have_run(self) -> bool {
+        matches!(self, End::Replied | End::Aborted | End::Lost)
+    }
+}
+
+/// Whose reply a call got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Winner {
+    /// Which replica.
+    pub replica: ReplicaId,
+    /// Which copy.
+    pub n: u16,
+    /// Why that copy was sent.
+    pub cause: Cause,
+}
+
+/// What it took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// How long the call took.
+    pub latency: Duration,
+    /// How many copies were sent.
+    pub attempts: u8,
+    /// How many of them were hedges.
+    pub hedges: u8,
+    /// It began as a tied pair.
+    pub tied: bool,
+    /// Whose reply it was, if it was one.
+    pub winner: Option<Winner>,
+}
+
+/// A call is done: its only end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// Which call.
+    pub call: CallKey,
+    /// The caller's mark.
+    pub tag: u64,
+    /// How it ended. The payload of a reply is in the hands of who brought the reply.
+    pub result: Result<(), Error>,
+    /// What it took.
+    pub outcome: Outcome,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Send this request to the replica, with the call's payload.
+    Send {
+        /// To whom.
+        replica: ReplicaId,
+        /// Whose payload.
+        call: CallKey,
+        /// The request.
+        request: Request,
+    },
+    /// Send this cancel to the replica.
+    Cancel {
+        /// To whom.
+        replica: ReplicaId,
+        /// The cancel.
+        cancel: Cancel,
+    },
+    /// A call is done, and not by a reply that was just handed in.
+    Done(Done),
+}
