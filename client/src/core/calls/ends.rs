@@ -256,7 +256,7 @@ impl<P> Calls<P> {
 const fn weight(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Overloaded | ErrorKind::Shed => 0,
-        ErrorKind::ConnectionLost => 1,
+        ErrorKind::ConnectionLost | ErrorKind::DeadlineExceeded => 1,
         _ => 2,
     }
 }

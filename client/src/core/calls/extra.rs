@@ -156,6 +156,9 @@ impl<P> Calls<P> {
             self.counters.denied.attempts += 1;
             return None;
         }
-        self.pick_other(slot, now)
+        let remaining = call.deadline - now;
+        let place = self.pick_other(slot, now)?;
+        // What can't come back in time is not worth running.
+        self.replicas.get(place).rtt.is_none_or(|rtt| rtt < remaining).then_some(place)
     }
 }

@@ -50,6 +50,10 @@ impl<P> Calls<P> {
         }
         let (end, error) = match ended.how {
             How::Withdrawn => (End::Withdrawn, None),
+            // Nobody here asked for that, and no twin: the server ran out of the call's time.
+            How::Aborted if ended.by.is_none() => {
+                (End::Aborted, Some(Error::new(ErrorKind::DeadlineExceeded, Executed::Yes)))
+            }
             How::Aborted => (End::Aborted, None),
             How::Shed => (End::Shed, Some(Error::new(ErrorKind::Shed, Executed::No))),
         };

@@ -158,7 +158,8 @@ impl World {
     }
 
     fn ended(&mut self, from: ReplicaId, call: CallKey, n: u16, how: How) {
-        let ended = Ended { attempt: attempt(call, n), how, by: None, load: Load::default() };
+        let by = (how != How::Shed && n < 2).then_some(n ^ 1);
+        let ended = Ended { attempt: attempt(call, n), how, by, load: Load::default() };
         self.calls.on_ended(from, &ended, self.now);
         self.drain();
     }

@@ -187,3 +187,22 @@ fn a_verdict_of_the_users_own_decides_what_is_good() {
     let done = world.reply(A, call, 0, Status::App(2)).unwrap();
     assert_eq!(done.result.unwrap_err().kind, ErrorKind::App(2));
 }
+
+#[test]
+fn a_copy_that_the_server_stopped_for_its_deadline_is_not_sent_again_if_no_answer_could_come() {
+    for (rtt, sent) in [(US(300), 1), (US(100), 2)] {
+        let mut world = World::new();
+        [A, B, C].into_iter().for_each(|replica| world.calls.on_rtt(replica, rtt));
+        let call = world.start(world.none);
+        world.pass(DEADLINE - US(200));
+        let (attempt, load) = (attempt(call, 0), Load::default());
+        let ended = Ended { attempt, how: How::Aborted, by: None, load };
+        world.calls.on_ended(A, &ended, world.now);
+        world.drain();
+        assert_eq!(world.sends.len(), sent);
+        if sent == 1 {
+            assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
+            world.at_rest();
+        }
+    }
+}
