@@ -181,7 +181,7 @@ impl Link {
         Link::dialled(me, None, config, now)
     }
 
-    /// With its acknowledgement this side grants `credit`.
+    /// With its acknowledgement this side grants `credit`, if the other side counts.
     #[must_use]
     pub fn with_grant(mut self, credit: Credit) -> Link {
         self.grant = Some(credit);
@@ -269,7 +269,8 @@ impl Link {
             // The first ping goes along: the round trip of a new link is known at once.
             self.ping_owed = true;
             let obeys_cancels = self.expected.is_some();
-            return Some(Frame::HelloAck(HelloAck { obeys_cancels, grant: self.grant }));
+            let grant = self.grant.filter(|_| self.peer_features().has(Features::CREDIT));
+            return Some(Frame::HelloAck(HelloAck { obeys_cancels, grant }));
         }
         if let Some(token) = self.pong_owed.take() {
             return Some(Frame::Pong(Ping { token }));

@@ -389,16 +389,18 @@ fn who_can_not_hear_of_a_leave_is_not_told() {
 }
 
 #[test]
-fn a_grant_comes_with_the_acknowledgement() {
+fn a_grant_comes_with_the_acknowledgement_to_who_counts() {
     let credit = Credit { requests: 64, bytes: 1 << 20 };
     let config = LinkConfig::default();
-    let mut pair = Pair::new(
-        Link::dialled(client(), None, config, start()),
-        Link::accepted(server(2), config, start()).with_grant(credit),
-    );
-    pair.run_for(ms(5));
-    assert_eq!(pair.ends[0].link.peer_grant(), Some(credit));
-    assert_eq!(pair.ends[1].link.peer_grant(), None);
+    for (features, grant) in [(Features::CREDIT, Some(credit)), (Features::NONE, None)] {
+        let mut pair = Pair::new(
+            Link::dialled(Hello { features, ..client() }, None, config, start()),
+            Link::accepted(server(2), config, start()).with_grant(credit),
+        );
+        pair.run_for(ms(5));
+        assert_eq!(pair.ends[0].link.peer_grant(), grant);
+        assert_eq!(pair.ends[1].link.peer_grant(), None);
+    }
 }
 
 #[test]

@@ -4,3 +4,4 @@
 mod frames;
 mod links;
 mod made;
+mod vectors;

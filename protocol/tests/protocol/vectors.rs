@@ -1,0 +1,302 @@
+//! The test vectors that other implementations share: bytes, and what they mean.
+//!
+//! A vector is three lines: `# name`, the meaning, the bytes in hexadecimal. The meaning is
+//! what [`describe`] and `decode.py` print.
+
+use std::fmt::Write as _;
+
+use bowline_protocol::{
+    Attempt, CancelReason, Cause, Credit, Features, Frame, HEADER_LEN, Hello, Identity, Load,
+    Options, PayloadOf, Reply, Request, WireError, codec,
+};
+
+const LIMIT: u32 = 1 << 20;
+
+struct Vector<'a> {
+    name: &'a str,
+    meaning: &'a str,
+    bytes: Vec<u8>,
+}
+
+fn vectors(file: &str) -> Vec<Vector<'_>> {
+    let lines: Vec<&str> = file.lines().filter(|line| !line.is_empty()).collect();
+    let (vectors, []) = lines.as_chunks::<3>() else { panic!("three lines each") };
+    let mut parsed = Vec::new();
+    for &[name, meaning, hex] in vectors {
+        let name = name.strip_prefix("# ").expect("a name");
+        parsed.push(Vector { name, meaning, bytes: bytes_of(hex) });
+    }
+    parsed
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes all");
+        text
+    })
+}
+
+const fn yes(it: bool) -> &'static str {
+    if it { "yes" } else { "no" }
+}
+
+fn copy(attempt: Attempt) -> String {
+    format!("client={:016x} seq={} n={}", attempt.client.0, attempt.seq.0, attempt.n)
+}
+
+fn load(load: Load) -> String {
+    format!("running={} queued={} wait={}us", load.running, load.queued, load.wait.as_micros())
+}
+
+fn credit(credit: Credit) -> String {
+    format!("requests={} bytes={}", credit.requests, credit.bytes)
+}
+
+fn options(options: Option<Options<'_>>) -> String {
+    let mut text = String::new();
+    let Some(options) = options else { return text };
+    let set = options.to_set();
+    if let Some(total) = set.total {
+        write!(text, " total={total}").expect("a string takes all");
+    }
+    if let Some(key) = set.key {
+        write!(text, " key={:032x} fingerprint={:016x}", key.id, key.fingerprint)
+            .expect("a string takes all");
+    }
+    if let Some(class) = set.class {
+        write!(text, " class={}", class.0).expect("a string takes all");
+    }
+    if let Some(trace) = set.trace {
+        write!(text, " trace={trace}").expect("a string takes all");
+    }
+    if let Some(label) = set.label {
+        write!(text, " label={label}").expect("a string takes all");
+    }
+    text
+}
+
+fn hello(hello: &Hello) -> String {
+    let who = match hello.identity {
+        Identity::Client(id) => format!("client={:016x}", id.0),
+        Identity::Server(at) => format!("server={}.{}", at.replica.0, at.core),
+    };
+    let mut text = format!("hello {who} versions={}-{}", hello.oldest, hello.newest);
+    let ports: Vec<String> = hello.ports.iter().map(ToString::to_string).collect();
+    write!(text, " ports={} features={:02x}", ports.join(","), hello.features.bits())
+        .expect("a string takes all");
+    if let Some(takes) = hello.takes {
+        write!(text, " takes={}/{}", takes.frame, takes.payload).expect("a string takes all");
+    }
+    if let Some(methods) = &hello.methods {
+        write!(text, " service={}", methods.service()).expect("a string takes all");
+        for method in methods.iter() {
+            let flags = u8::from(method.idempotent) | u8::from(method.duplicable) << 1;
+            write!(text, " {}:{}:{flags}", method.number.0, method.name)
+                .expect("a string takes all");
+        }
+    }
+    text
+}
+
+fn request(request: &Request, with: Option<Options<'_>>, payload: &[u8]) -> String {
+    let cause = match request.cause {
+        Cause::First => "first",
+        Cause::Hedge => "hedge",
+        Cause::Redispatch => "re-dispatch",
+    };
+    let tie = request.tie.map_or(String::new(), |tie| {
+        let at = tie.twin.station;
+        let window = tie.window.as_micros();
+        format!(" twin={}@{}.{} window={window}us", tie.twin.n, at.replica.0, at.core)
+    });
+    format!(
+        "request {} method={} remaining={}ns cause={cause} idempotent={}{tie}{} payload={}",
+        copy(request.attempt),
+        request.method.0,
+        request.remaining.as_nanos(),
+        yes(request.idempotent),
+        options(with),
+        hex_of(payload)
+    )
+}
+
+fn reply(reply: &Reply, with: Option<Options<'_>>, payload: &[u8]) -> String {
+    format!(
+        "reply {} status={} executed={} {}{} payload={}",
+        copy(reply.attempt),
+        reply.status.code(),
+        yes(reply.executed),
+        load(reply.load),
+        options(with),
+        hex_of(payload)
+    )
+}
+
+/// What a frame means, in one line.
+fn describe(frame: &Frame<'_>) -> String {
+    match frame {
+        Frame::Hello(it) => hello(it),
+        Frame::HelloAck(ack) => {
+            let grant = ack.grant.map_or(String::new(), |grant| format!(" {}", credit(grant)));
+            format!("hello-ack obeys-cancels={}{grant}", yes(ack.obeys_cancels))
+        }
+        Frame::Ping(ping) => format!("ping token={}", ping.token),
+        Frame::Pong(ping) => format!("pong token={}", ping.token),
+        Frame::Request(it, payload) => request(it, None, payload),
+        Frame::RequestWith(it, options, payload) => request(it, Some(*options), payload),
+        Frame::Cancel(cancel) => {
+            let reason = match cancel.reason {
+                CancelReason::CallerDone => "caller-done".to_string(),
+                CancelReason::TwinStarted { by } => {
+                    let at = by.station;
+                    format!("twin-started by={}@{}.{}", by.n, at.replica.0, at.core)
+                }
+            };
+            let lifetime = cancel.lifetime.as_nanos();
+            format!("cancel {} lifetime={lifetime}ns reason={reason}", copy(cancel.attempt))
+        }
+        Frame::Started(started) => format!("started {}", copy(started.attempt)),
+        Frame::Reply(it, payload) => reply(it, None, payload),
+        Frame::ReplyWith(it, options, payload) => reply(it, Some(*options), payload),
+        Frame::Ended(ended) => {
+            let how = ["withdrawn", "aborted", "shed"][usize::from(ended.how.code())];
+            let by = ended.by.map_or(String::new(), |n| format!(" by={n}"));
+            format!("ended {} how={how}{by} {}", copy(ended.attempt), load(ended.load))
+        }
+        Frame::Overloaded(it) => {
+            let after = it.retry_after.as_nanos();
+            format!("overloaded {} after={after}ns {}", copy(it.attempt), load(it.load))
+        }
+        Frame::Segment(segment, payload) => format!(
+            "segment {} of={} offset={} payload={}",
+            copy(segment.attempt),
+            match segment.of {
+                PayloadOf::Request => "request",
+                PayloadOf::Reply => "reply",
+            },
+            segment.offset,
+            hex_of(payload)
+        ),
+        Frame::Credit(it) => format!("credit {}", credit(*it)),
+        Frame::GoAway(go) => format!("go-away within={}ns", go.within.as_nanos()),
+        Frame::Goodbye(goodbye, text) => {
+            let reason = ["leaving", "protocol", "stranger", "silent", "credit"]
+                [usize::from(goodbye.reason.code())];
+            format!("goodbye reason={reason} text={}", hex_of(text))
+        }
+    }
+}
+
+fn describe_error(error: WireError) -> &'static str {
+    match error {
+        WireError::HeaderChecksum { .. } => "error header-checksum",
+        WireError::PayloadChecksum { .. } => "error payload-checksum",
+        WireError::Version(_) => "error version",
+        WireError::Kind(_) => "error kind",
+        WireError::Flags { .. } => "error flags",
+        WireError::Section { .. } => "error section",
+        WireError::TooLong { .. } => "error length",
+        WireError::Field { .. } => "error field",
+    }
+}
+
+#[test]
+fn sound_vectors_mean_what_they_say_and_are_encoded_as_they_stand() {
+    let mut kinds = [false; 15];
+    for Vector { name, meaning, bytes } in vectors(include_str!("../../vectors/frames.txt")) {
+        let decoded =
+            codec::decode(&bytes, LIMIT).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let Some((Some(frame), length)) = decoded else { panic!("{name} is a frame") };
+        assert_eq!(length, bytes.len(), "{name}");
+        assert_eq!(describe(&frame), meaning, "{name}");
+        let mut again = Vec::new();
+        codec::encode(&frame, &mut again);
+        assert_eq!(hex_of(&again), hex_of(&bytes), "{name}");
+        kinds[usize::from(bytes[5])] = true;
+    }
+    assert_eq!(kinds[1..], [true; 14], "every kind of frame has a vector");
+}
+
+#[test]
+fn other_vectors_are_refused_skipped_or_waited_for_as_they_say() {
+    for Vector { name, meaning, bytes } in vectors(include_str!("../../vectors/others.txt")) {
+        let found = match codec::decode(&bytes, LIMIT) {
+            Err(error) => describe_error(error).to_string(),
+            Ok(None) => "wait".to_string(),
+            Ok(Some((None, _))) => "skip".to_string(),
+            Ok(Some((Some(frame), _))) => describe(&frame),
+        };
+        assert_eq!(found, meaning, "{name}");
+    }
+}
+
+/// The cells of a row of a table, if it is one.
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let row = line.strip_prefix('|')?.strip_suffix('|')?;
+    Some(row.split('|').map(str::trim).collect())
+}
+
+fn table<'a>(after: &str) -> Vec<Vec<&'a str>> {
+    let spec = include_str!("../../SPEC.md");
+    let (_, section) = spec.split_once(after).unwrap_or_else(|| panic!("{after} is there"));
+    let rows = section.lines().map(cells).skip_while(Option::is_none).map_while(|row| row);
+    rows.skip(2).collect()
+}
+
+#[test]
+fn the_specification_and_the_code_name_the_same_kinds() {
+    let rows = table("\n## 3. Frames");
+    assert_eq!(rows.len(), 14);
+    for row in rows {
+        let kind: u8 = row[0].parse().expect("a number");
+        // The name that an error gives: a critical flag that no frame knows.
+        let mut bytes = [0; HEADER_LEN];
+        (bytes[4], bytes[5], bytes[6]) = (codec::VERSION, kind, 0x80);
+        let sum = crc32fast::hash(&bytes[4..]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        let Err(WireError::Flags { frame, .. }) = codec::decode(&bytes, LIMIT) else {
+            panic!("kind {kind} is known");
+        };
+        assert_eq!(frame, row[1]);
+    }
+}
+
+#[test]
+fn the_specification_and_the_code_have_the_same_limits() {
+    let link = bowline_protocol::LinkConfig::default();
+    let takes = bowline_protocol::Takes::default();
+    let ours = [
+        ("header", HEADER_LEN as u128),
+        ("hello payload, at most", codec::MAX_HELLO.into()),
+        ("goodbye payload, at most", codec::MAX_GOODBYE.into()),
+        ("label, at most", bowline_protocol::options::MAX_LABEL as u128),
+        ("takes.frame, if not said", takes.frame.into()),
+        ("takes.payload, if not said", takes.payload.into()),
+        ("hello timeout", link.hello_timeout.as_millis()),
+        ("ping after", link.ping_after.as_millis()),
+        ("dead after", link.dead_after.as_millis()),
+    ];
+    let theirs: Vec<(&str, u128)> = table("\n## 13. Limits")
+        .into_iter()
+        .map(|row| (row[0], row[1].parse().expect("a number")))
+        .collect();
+    assert_eq!(theirs, ours);
+}
+
+#[test]
+fn features_are_the_bits_that_the_specification_gives_them() {
+    let features = [
+        (Features::OPTIONS, 0x0100),
+        (Features::SEGMENTS, 0x0200),
+        (Features::CREDIT, 0x0400),
+        (Features::GO_AWAY, 0x0800),
+    ];
+    for (feature, flag) in features {
+        assert_eq!(u16::from(feature.bits()) << 8, flag);
+    }
+}
