@@ -1,1 +1,9 @@
-//! Under construction.
+//! The simulated world: the real machines of clients and servers under virtual time, and the
+//! checkers that watch them.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod judge;
+pub mod kernel;
+pub mod swarm;
+pub mod world;

@@ -1,0 +1,86 @@
+//! The rules by name, and what is said when one is broken.
+
+use core::fmt;
+
+use crate::kernel::span::Nanos;
+use crate::kernel::timeline::Topic;
+
+/// What must hold.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rule {
+    /// Every call completes exactly once.
+    CompletesOnce,
+    /// Every call completes by its deadline, plus one timer tick.
+    CompletesInTime,
+    /// A call succeeds with the reply of one of its copies, and fails with the truth about what ran.
+    TellsTheTruth,
+    /// One fault never fails a call that has deadline left and another replica.
+    SurvivesOneFault,
+    /// While a call waits, a copy is alive, or a timer other than the deadline is armed.
+    NeverForgotten,
+    /// No number of a copy is used twice within a call.
+    FreshNumbers,
+    /// Only idempotent calls are sent twice while an earlier copy may run.
+    SentOnceUnlessIdempotent,
+    /// A call that is not idempotent starts at most once, whatever happens.
+    StartsOnceUnlessIdempotent,
+    /// An extra copy goes to a replica that has none of this call, live or failed.
+    AnotherReplica,
+    /// No hedge while the second copy of a pair is announced and unsent.
+    NoHedgeBesideUnsentTwin,
+    /// A tied copy names a twin that was sent, or will be, or was cancelled in its place.
+    TiesMatch,
+    /// Nothing is sent for a call that is over, or with more time than its deadline leaves.
+    WithinTheDeadline,
+    /// Losers are cancelled at once, once; no one else is.
+    LosersCancelledOnce,
+    /// An accepted copy ends with exactly one frame, on the connection that brought it.
+    EndsOnce,
+    /// What a server says of a copy's end is what became of it.
+    EndsTruly,
+    /// Withdrawn, shed and refused copies never ran.
+    NeverRan,
+    /// Every copy starts at most once, and not after its end.
+    StartsOnce,
+    /// A copy does not start once its cancel has arrived.
+    CancelBeatsStart,
+    /// Nothing starts after its deadline.
+    StartsInTime,
+    /// A server runs no more copies at once than it has slots.
+    WithinSlots,
+    /// The cancel of a twin goes out only when its sender starts, in the same turn.
+    CancelsOnlyWhenStarting,
+    /// Of two tied copies never both are stopped by their twin.
+    NeverBothStopped,
+    /// Extra copies stay within the budget.
+    WithinBudget,
+    /// Tokens taken and given back are accounted for.
+    TokensReconcile,
+    /// Counters add up, and agree with what was seen from outside.
+    CountersReconcile,
+    /// At rest nothing is left: no call, copy, timer, slot, tombstone.
+    NothingLeft,
+    /// After the last fault everything resolves, and new calls are served.
+    Recovers,
+    /// Machines understand every frame that the other sends.
+    SpeaksTheProtocol,
+}
+
+/// A rule was broken.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Which.
+    pub rule: Rule,
+    /// By which call, if by one.
+    pub topic: Option<Topic>,
+    /// When.
+    pub at: Nanos,
+    /// How.
+    pub how: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}, at {:.3} us", self.rule, self.how, self.at as f64 / 1e3)
+    }
+}

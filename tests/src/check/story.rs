@@ -1,0 +1,103 @@
+//! What is written down of a call and of its copies.
+
+use bowline_protocol::{Error, Request, Station};
+
+use crate::kernel::net::{Host, Wire};
+use crate::kernel::span::Nanos;
+
+/// How a call ended, as its caller was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// With the result of this copy, if the client says which.
+    Ok(Option<u16>),
+    /// With an error.
+    Failed(Error),
+}
+
+/// How a frame came to a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// On a client's wire.
+    Client(Wire),
+    /// On a wire that the server itself dialled, to this peer.
+    Mesh(Station),
+    /// On any other.
+    Stranger,
+}
+
+/// What a copy's server has done with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum There {
+    /// It has not arrived.
+    UnderWay,
+    /// Arrived; the server has not said anything about it, nor started it.
+    Queued,
+    /// Its handler runs.
+    Running,
+    /// The server has said that it ended.
+    Ended,
+    /// Its connection or its server is gone: nobody will hear of it.
+    Lost,
+}
+
+/// One copy.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) request: Request,
+    /// The client's end of the wire that it was sent on.
+    pub(super) wire: Wire,
+    pub(super) server: Host,
+    pub(super) there: There,
+    pub(super) started: bool,
+    /// Stopped, or taken from the queue, by its twin.
+    pub(super) stopped_by_twin: bool,
+    /// Its server got a cancel that it has to obey while the copy was queued.
+    pub(super) cancel_arrived: bool,
+    /// The client got its last frame.
+    pub(super) heard: Option<Heard>,
+    /// The client closed the wire, or found it closed.
+    pub(super) wire_gone: bool,
+    pub(super) caller_done_sent: bool,
+}
+
+/// The frame that ended a copy, as the client heard it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    Good,
+    /// An answer that is an error.
+    Bad,
+    /// It never ran: taken out of a queue.
+    Withdrawn,
+    /// It never ran: the server would not.
+    Refused,
+    Aborted,
+}
+
+impl Heard {
+    pub(super) const fn never_ran(self) -> bool {
+        matches!(self, Heard::Withdrawn | Heard::Refused)
+    }
+}
+
+impl Copy {
+    /// As far as the client can know, this copy may still be answered.
+    pub(super) const fn alive(&self) -> bool {
+        self.heard.is_none() && !self.wire_gone
+    }
+
+    /// As far as the client knows, this copy's replica has it, or did not serve it.
+    pub(super) const fn spoils_replica(&self) -> bool {
+        !matches!(self.heard, Some(Heard::Withdrawn | Heard::Aborted))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) host: Host,
+    pub(super) deadline: Nanos,
+    pub(super) idempotent: bool,
+    pub(super) copies: Vec<Copy>,
+    pub(super) done: Option<Nanos>,
+    /// Changed in this turn of its client.
+    pub(super) touched: bool,
+}

@@ -1,0 +1,213 @@
+//! Worlds by the seed: each draws its own mix of sizes, policies, loads and faults (swarm testing:
+//! Groce and others, 2012), so that every few seeds lack what would mask a fault in the others.
+
+use core::time::Duration;
+
+use bowline_client::core::{
+    BudgetConfig, Delay, HedgePolicy, Percentile, PickRule, Policy, Stagger, TiePolicy,
+};
+use bowline_protocol::LinkConfig;
+
+use crate::kernel::rng::Rng;
+use crate::kernel::span::{Nanos, Span};
+use crate::world::{Class, Fault, Look, Scenario, ServerSetup, Service, What};
+
+const US: Nanos = 1_000;
+const MS: Nanos = 1_000_000;
+
+/// The world that a seed names. Every fourth has one fault at most, time and room, and no call in
+/// it may fail; the others may have anything.
+pub fn scenario(seed: u64) -> Scenario {
+    if seed.is_multiple_of(4) { gentle(seed) } else { wild(seed) }
+}
+
+/// Anything goes.
+pub fn wild(seed: u64) -> Scenario {
+    let mut rng = Rng::labelled(seed, 100);
+    let mut scenario = sized(&mut rng, seed);
+    let service = mean_service(&mut rng);
+    let tight = rng.chance(300);
+    let most = if tight { 10 } else { 100 };
+    scenario.deadline = Span::Uniform(service, service * most);
+    scenario.service = Service {
+        span: service_span(&mut rng, service),
+        identical: rng.chance(300),
+        look: rng.pick(&[Look::Never, Look::AtOnce, Look::Points(1), Look::Points(4)]),
+        error_permille: rng.pick(&[0, 0, 0, 30, 300]),
+    };
+    let percent = rng.between(20, 150);
+    scenario.gap = Span::Exponential { mean: gap_for(&scenario, service, percent) };
+    let kinds = rng.between(1, 4);
+    scenario.classes = (0..kinds).map(|_| class(&mut rng, service)).collect();
+    scenario.budget = budget(&mut rng);
+    let faults = rng.below(6);
+    let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
+    scenario.faults = (0..faults).map(|_| fault(&mut rng, &scenario, span)).collect();
+    scenario
+}
+
+/// At most one fault, and time and room enough: no call may fail.
+pub fn gentle(seed: u64) -> Scenario {
+    let mut rng = Rng::labelled(seed, 101);
+    let mut scenario = sized(&mut rng, seed);
+    let service = mean_service(&mut rng);
+    scenario.server.queue = 1024;
+    scenario.deadline = Span::Fixed(5_000 * MS);
+    scenario.service = Service {
+        span: service_span(&mut rng, service),
+        identical: rng.chance(300),
+        look: rng.pick(&[Look::Never, Look::AtOnce, Look::Points(4)]),
+        error_permille: 0,
+    };
+    let percent = rng.between(10, 40);
+    scenario.gap = Span::Exponential { mean: gap_for(&scenario, service, percent) };
+    let kinds = rng.between(1, 3);
+    scenario.classes = (0..kinds)
+        .map(|_| Class { idempotent: true, cancelled_permille: 0, ..class(&mut rng, service) })
+        .collect();
+    scenario.budget = BudgetConfig { outstanding: 4096, burst: 4096, ..budget(&mut rng) };
+    scenario.nothing_fails = true;
+    let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
+    if rng.chance(800) {
+        let mut fault = fault(&mut rng, &scenario, span);
+        if matches!(fault.what, What::Freeze(process) if process >= scenario.servers) {
+            // A client that stands still for longer than its servers' patience loses them all at
+            // once, and has nowhere left to send a call.
+            fault.lasts = fault.lasts.min(15 * MS);
+        }
+        scenario.faults = vec![fault];
+    }
+    scenario
+}
+
+fn sized(rng: &mut Rng, seed: u64) -> Scenario {
+    let delay = rng.pick(&[2 * US, 20 * US, 100 * US, 500 * US]);
+    let delay_span = match rng.below(4) {
+        0 => Span::Fixed(delay),
+        1 => Span::Uniform(delay / 4, delay),
+        2 => Span::Exponential { mean: delay / 2 },
+        _ => Span::Bimodal { short: delay / 4, long: delay * 4, long_permille: 50 },
+    };
+    Scenario {
+        servers: rng.between(2, 4) as usize,
+        cores: if rng.chance(700) { 1 } else { 2 },
+        server: ServerSetup {
+            slots: rng.between(1, 4) as u32,
+            queue: rng.pick(&[1, 4, 16, 64]),
+            tombstones: rng.pick(&[0, 1, 64, 64]),
+        },
+        mesh: rng.chance(750),
+        clients: rng.between(1, 3) as usize,
+        calls: rng.between(3, 40),
+        delay: delay_span,
+        mesh_delay: rng.chance(250).then(|| Span::Uniform(delay, 20 * delay)),
+        split_permille: rng.pick(&[0, 0, 300]),
+        turn: rng.pick(&[0, US, 5 * US, 50 * US]),
+        ppm: rng.pick(&[0, 200]),
+        warm_up: 40 * delay + MS,
+        pick: rng.pick(&[PickRule::PowerOfTwo, PickRule::PowerOfTwo, PickRule::RoundRobin]),
+        link: LinkConfig {
+            hello_timeout: Duration::from_millis(40),
+            ping_after: Duration::from_millis(10),
+            dead_after: Duration::from_millis(30),
+        },
+        settle: 250 * MS,
+        ..Scenario::calm(seed)
+    }
+}
+
+fn mean_service(rng: &mut Rng) -> Nanos {
+    rng.pick(&[50 * US, 200 * US, MS, 3 * MS])
+}
+
+fn service_span(rng: &mut Rng, mean: Nanos) -> Span {
+    match rng.below(5) {
+        0 => Span::Fixed(mean),
+        1 => Span::Exponential { mean },
+        2 => Span::LogNormal { median: mean, sigma: 0.8 },
+        3 => Span::Pareto { least: mean / 3, alpha: 1.5, cap: 30 * mean },
+        _ => Span::Bimodal { short: mean / 2, long: 10 * mean, long_permille: 50 },
+    }
+}
+
+/// The time between a client's calls for a load of so many percent, if each call runs once.
+fn gap_for(scenario: &Scenario, service: Nanos, percent: u64) -> Nanos {
+    // Clients talk to one core of each replica only; in the worst case all to the same.
+    let slots = scenario.servers as u64 * u64::from(scenario.server.slots);
+    service * scenario.clients as u64 * 100 / (slots * percent)
+}
+
+fn class(rng: &mut Rng, service: Nanos) -> Class {
+    Class {
+        weight: rng.between(1, 4),
+        policy: policy(rng, service),
+        idempotent: rng.chance(750),
+        cancelled_permille: rng.pick(&[0, 0, 100]),
+    }
+}
+
+fn policy(rng: &mut Rng, service: Nanos) -> Policy {
+    let tie = TiePolicy {
+        stagger: match rng.below(4) {
+            0 => Stagger::Fixed(Duration::ZERO),
+            1 => Stagger::Fixed(Duration::from_nanos(rng.below(2 * service))),
+            _ => TiePolicy::default().stagger,
+        },
+        window: Duration::from_millis(rng.pick(&[1, 10])),
+        ..TiePolicy::default()
+    };
+    let delay = match rng.below(3) {
+        0 => Delay::Fixed(Duration::from_nanos(rng.below(3 * service))),
+        1 => Delay::Fixed(Duration::from_nanos(service * 2)),
+        _ => Delay::Percentile(Percentile {
+            quantile: 0.9,
+            min: Duration::from_nanos(service / 4),
+            fallback: Some(Duration::from_nanos(service * 2)),
+            least_samples: 5,
+            ..Percentile::default()
+        }),
+    };
+    let hedge = HedgePolicy { delay, max_hedges: rng.between(1, 2) as u8, ..Default::default() };
+    match rng.below(6) {
+        0 => Policy::None,
+        1 => Policy::Hedged(hedge),
+        2 | 3 => Policy::Tied(tie),
+        _ => Policy::TiedThenHedged(tie, hedge),
+    }
+}
+
+fn budget(rng: &mut Rng) -> BudgetConfig {
+    let (fraction, drain) = if rng.chance(500) { (0.0, 0.0) } else { (0.1, 1.0) };
+    BudgetConfig {
+        fraction,
+        drain,
+        burst: rng.pick(&[0, 1, 5, 1000, 1000]),
+        outstanding: rng.pick(&[0, 1, 4, 1000, 1000]),
+    }
+}
+
+fn fault(rng: &mut Rng, scenario: &Scenario, span: Nanos) -> Fault {
+    let servers = scenario.servers as u64;
+    let server = rng.below(servers) as usize;
+    let any = rng.below(scenario.processes() as u64) as usize;
+    let other =
+        (server + 1 + rng.below(scenario.processes() as u64 - 1) as usize) % scenario.processes();
+    let client = scenario.servers + rng.below(scenario.clients as u64) as usize;
+    let what = match rng.below(12) {
+        0 | 1 => What::Kill(server),
+        2 => What::Vanish(any),
+        3 => What::Kill(any),
+        4 | 5 => What::Freeze(server),
+        6 => What::Freeze(any),
+        7 => What::Cut(server, other),
+        8 => What::Block(server, other),
+        9 => What::Block(other, server),
+        10 => What::Part(server, other),
+        _ => match rng.below(2) {
+            0 => What::Slow(server, rng.between(200, 5000)),
+            _ => What::Burst(client, rng.between(2, 20)),
+        },
+    };
+    let lasts = rng.pick(&[100 * US, MS, 10 * MS, 50 * MS]);
+    Fault { at: rng.below(span), lasts: 1 + rng.below(lasts), what }
+}

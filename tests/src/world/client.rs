@@ -1,0 +1,440 @@
+//! A client in the world: the real machine, in a shell that does what the shell on the ring does,
+//! and a user who makes calls.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bowline_client::core::{
+    Budget, CallKey, Calls, Config, Counters, Done, Effect, PolicyId, Spec,
+};
+use bowline_protocol::link::LinkEvent;
+use bowline_protocol::{Backoff, ClientId, Frame, Hello, Link, ReplicaId, Station};
+use bowline_time::{Duration, Instant};
+
+use crate::check::{Outcome, Rule};
+use crate::kernel::clock::Clock;
+use crate::kernel::net::{Host, Wire};
+use crate::kernel::rng::{Rng, mix};
+use crate::kernel::span::Nanos;
+use crate::kernel::timeline::Topic;
+use crate::world::env::{Env, Event, Input};
+use crate::world::port::{Gone, Port};
+use crate::world::server::{IDEMPOTENT, ONCE, answer_to};
+
+/// A replica, and the connection to it.
+struct Replica {
+    id: ReplicaId,
+    station: Station,
+    wire: Option<Wire>,
+    up: bool,
+    backoff: Backoff,
+    redial: Option<Instant>,
+}
+
+/// What the user knows of a call of theirs.
+struct Made {
+    key: CallKey,
+    payload: u64,
+    at: Nanos,
+    probe: bool,
+}
+
+/// A client process.
+pub(crate) struct Client {
+    host: Host,
+    life: u32,
+    id: ClientId,
+    clock: Clock,
+    calls: Calls<u64>,
+    policies: Vec<PolicyId>,
+    replicas: Vec<Replica>,
+    ports: BTreeMap<Wire, Port>,
+    made: BTreeMap<u64, Made>,
+    count: u64,
+}
+
+impl Client {
+    /// A client that has just been started.
+    pub(crate) fn new(env: &Env, host: Host, life: u32, clock: Clock) -> Client {
+        let scenario = &env.scenario;
+        let seed = mix(scenario.seed ^ mix(host.0 as u64 | u64::from(life) << 32));
+        let id = ClientId(seed);
+        let config = Config {
+            max_calls: 1 << 12,
+            watch: Duration::from_millis(100),
+            pick: scenario.pick,
+            load_lifetime: Duration::from_millis(20),
+            latency_window: Duration::from_millis(500),
+            max_methods: 4,
+            budget: sane(Budget::new(scenario.budget).map(Arc::new)),
+            seed,
+            ..Config::default()
+        };
+        let mut calls = sane(Calls::new(id, config));
+        let policies =
+            scenario.classes.iter().map(|class| sane(calls.register(class.policy))).collect();
+        let replicas = (0..scenario.servers).map(|replica| {
+            let id = ReplicaId(replica as u16);
+            calls.add_replica(id, replica as u32);
+            let core = (host.0 % scenario.cores) as u16;
+            let (first, most) = (scenario.link.ping_after, scenario.link.dead_after);
+            Replica {
+                id,
+                station: Station { replica: id, core },
+                wire: None,
+                up: false,
+                backoff: Backoff::new(first, most, mix(seed ^ replica as u64)),
+                redial: Some(Instant::EPOCH),
+            }
+        });
+        let replicas = replicas.collect();
+        let (ports, made) = (BTreeMap::new(), BTreeMap::new());
+        Client { host, life, id, clock, calls, policies, replicas, ports, made, count: 0 }
+    }
+
+    /// One turn of the loop; `thawed` is when the process last stood still.
+    pub(crate) fn turn(&mut self, env: &mut Env, input: Vec<Input>, thawed: Nanos) {
+        let now = self.clock.read(env.now);
+        for input in input {
+            self.apply(env, input, now, thawed);
+        }
+        self.tend_links(env, now);
+        self.dial(env, now);
+        if self.calls.next_timeout().is_some_and(|at| at <= now) {
+            self.calls.on_timeout(now);
+        }
+        while let Some(effect) = self.calls.poll_effect() {
+            self.effect(env, effect, now, thawed);
+        }
+        for (&wire, port) in &mut self.ports {
+            port.flush(wire, env, now);
+        }
+        env.book.client_turn_over();
+        self.judge(env);
+    }
+
+    fn apply(&mut self, env: &mut Env, input: Input, now: Instant, thawed: Nanos) {
+        match input {
+            Input::Connected(wire) => {
+                if let Some(port) = self.ports.get_mut(&wire) {
+                    port.open = true;
+                }
+            }
+            Input::Bytes(wire, bytes) => self.receive(env, wire, &bytes, now, thawed),
+            Input::Closed(wire) => self.drop_wire(env, wire, "closed", now),
+            Input::Call { probe } => self.make_call(env, now, probe),
+            Input::GiveUp(seq) => self.give_up(env, seq, now),
+            Input::Knock(_) | Input::Handler(_) => {}
+        }
+    }
+
+    fn receive(&mut self, env: &mut Env, wire: Wire, bytes: &[u8], now: Instant, thawed: Nanos) {
+        let Some(mut port) = self.ports.remove(&wire) else { return };
+        let host = self.host;
+        let result = port.receive(bytes, now, |link, event, frame| {
+            env.note_frame(host, wire, frame);
+            match event {
+                LinkEvent::Up => self.up(env, wire, link),
+                LinkEvent::NotMine => self.frame(env, wire, frame, now, thawed),
+                _ => {}
+            }
+            if let (Some(rtt), Some(replica)) = (link.rtt(), self.replica_at(wire)) {
+                let id = replica.id;
+                self.calls.on_rtt(id, rtt);
+            }
+        });
+        self.ports.insert(wire, port);
+        if let Err(gone) = result {
+            self.lose(env, wire, gone, now);
+        }
+    }
+
+    fn replica_at(&mut self, wire: Wire) -> Option<&mut Replica> {
+        self.replicas.iter_mut().find(|replica| replica.wire == Some(wire))
+    }
+
+    fn up(&mut self, env: &mut Env, wire: Wire, link: &Link) {
+        let station = link.peer().and_then(Hello::station);
+        let host = self.host;
+        let (Some(station), Some(replica)) = (station, self.replica_at(wire)) else { return };
+        replica.up = true;
+        replica.backoff.reset();
+        let id = replica.id;
+        env.note(host, Topic::World, &[10, wire.0], || format!("is connected to {station:?}"));
+        self.calls.on_connected(id, station);
+    }
+
+    fn frame(&mut self, env: &mut Env, wire: Wire, frame: &Frame<'_>, now: Instant, thawed: Nanos) {
+        let Some(from) = self.replica_at(wire).map(|replica| replica.id) else { return };
+        env.book.client_hears(frame);
+        match frame {
+            Frame::Reply(reply, payload) => {
+                if let Some(done) = self.calls.on_reply(from, reply, now) {
+                    self.check_answer(env, &done, payload);
+                    self.done(env, done, thawed);
+                }
+            }
+            Frame::Ended(ended) => self.calls.on_ended(from, ended, now),
+            Frame::Overloaded(overloaded) => self.calls.on_overloaded(from, overloaded, now),
+            Frame::Started(started) => self.calls.on_started(from, started, now),
+            _ => env.book.accuse(Rule::SpeaksTheProtocol, None, format!("a client got {frame:?}")),
+        }
+    }
+
+    fn check_answer(&mut self, env: &mut Env, done: &Done, payload: &[u8]) {
+        let seq = done.call.seq().0;
+        let asked = self.made.get(&seq).map(|made| made.payload);
+        let answered = payload.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        if done.result.is_ok() && answered != asked.map(answer_to) {
+            let topic = Some(Topic::Call(self.id.0, seq));
+            env.book.accuse(Rule::TellsTheTruth, topic, "the answer is to another question");
+        }
+    }
+
+    fn make_call(&mut self, env: &mut Env, now: Instant, probe: bool) {
+        self.count += 1;
+        let label = mix((self.host.0 as u64) << 40 | u64::from(self.life) << 56 | self.count);
+        let mut rng = Rng::labelled(env.scenario.seed, label);
+        let scenario = &env.scenario;
+        let weights: u64 = scenario.classes.iter().map(|class| class.weight).sum();
+        let mut drawn = rng.below(weights);
+        let after = |class: &&_| {
+            let crate::world::Class { weight, .. } = **class;
+            let here = drawn < weight;
+            drawn = drawn.wrapping_sub(weight);
+            here
+        };
+        let class = scenario.classes.iter().find(after).copied();
+        let number = scenario.classes.iter().position(|c| Some(*c) == class).unwrap_or(0);
+        let class = if probe { crate::world::Class::plain() } else { scenario.classes[number] };
+        let policy = if probe { PolicyId::NONE } else { self.policies[number] };
+        let span = if probe { 10_000_000_000 } else { scenario.deadline.draw(&mut rng) };
+        let (payload, deadline) = (rng.next_u64(), now + Duration::from_nanos(span));
+        let spec = Spec {
+            size: 8,
+            policy,
+            idempotent: class.idempotent,
+            ..Spec::new(if class.idempotent { IDEMPOTENT } else { ONCE }, payload, deadline)
+        };
+        match self.calls.start(now, spec) {
+            Ok(key) => {
+                let (seq, at) = (key.seq().0, env.now);
+                let until = self.clock.when(deadline);
+                env.book.began(self.host, self.id.0, seq, until, class.idempotent);
+                self.made.insert(seq, Made { key, payload, at, probe });
+                env.note(self.host, Topic::Call(self.id.0, seq), &[11, self.id.0, seq], || {
+                    format!("calls, {:?}, {span} ns to go", class.policy)
+                });
+                if rng.chance(class.cancelled_permille) {
+                    let patience = rng.below(span / 2);
+                    let event = Event::GiveUp(self.host, self.life, seq);
+                    env.events.push(env.now + patience, event);
+                }
+            }
+            Err(error) => self.refused(env, probe, &error),
+        }
+    }
+
+    fn refused(&mut self, env: &mut Env, probe: bool, error: &bowline_protocol::Error) {
+        env.book.refused += 1;
+        env.note(self.host, Topic::World, &[12, self.id.0], || format!("can't call: {error}"));
+        if probe || env.scenario.nothing_fails {
+            let rule = if probe { Rule::Recovers } else { Rule::SurvivesOneFault };
+            env.book.accuse(rule, None, format!("a call was refused: {error}"));
+        }
+    }
+
+    fn give_up(&mut self, env: &mut Env, seq: u64, now: Instant) {
+        let Some(key) = self.made.get(&seq).map(|made| made.key) else { return };
+        env.note(self.host, Topic::Call(self.id.0, seq), &[13, seq], || "gives up".to_owned());
+        if self.calls.cancel(key, now) {
+            env.book.cancelled(self.id.0, seq);
+            self.made.remove(&seq);
+        }
+    }
+
+    fn done(&mut self, env: &mut Env, done: Done, thawed: Nanos) {
+        let seq = done.call.seq().0;
+        let topic = Topic::Call(self.id.0, seq);
+        let outcome = match done.result {
+            Ok(()) => Outcome::Ok(done.outcome.winner.map(|winner| winner.n)),
+            Err(error) => Outcome::Failed(error),
+        };
+        env.note(self.host, topic, &[14, self.id.0, seq, u64::from(done.result.is_ok())], || {
+            format!("is told: {outcome:?}")
+        });
+        env.book.done(self.id.0, seq, outcome, thawed, 3 * env.scenario.turn + 10);
+        let Some(made) = self.made.remove(&seq) else { return };
+        match done.result {
+            Ok(()) => env.latencies.push(env.now - made.at),
+            Err(error) if made.probe => {
+                env.book.accuse(
+                    Rule::Recovers,
+                    Some(topic),
+                    format!("a late call failed: {error}"),
+                );
+            }
+            Err(error) if env.scenario.nothing_fails => {
+                env.book.accuse(Rule::SurvivesOneFault, Some(topic), error.to_string());
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn effect(&mut self, env: &mut Env, effect: Effect, now: Instant, thawed: Nanos) {
+        match effect {
+            Effect::Done(done) => self.done(env, done, thawed),
+            Effect::Send { replica, call, request } => {
+                let Some((wire, station)) = self.way_to(replica) else {
+                    let how = format!("{:?} for {replica:?}, which is gone", request.attempt);
+                    return env.book.accuse(Rule::SpeaksTheProtocol, None, how);
+                };
+                let until = self.clock.when(now + request.remaining);
+                env.book.sent(&request, wire, env.host_of(station), until);
+                let payload = self.calls.payload(call).copied().unwrap_or(0);
+                if let Some(port) = self.ports.get_mut(&wire) {
+                    port.put(&Frame::Request(request, &payload.to_le_bytes()), now);
+                }
+            }
+            Effect::Cancel { replica, cancel } => {
+                env.book.client_cancels(&cancel);
+                let Some((wire, _)) = self.way_to(replica) else { return };
+                if let Some(port) = self.ports.get_mut(&wire) {
+                    port.put(&Frame::Cancel(cancel), now);
+                }
+            }
+        }
+    }
+
+    fn way_to(&self, id: ReplicaId) -> Option<(Wire, Station)> {
+        let replica = self.replicas.iter().find(|replica| replica.id == id && replica.up)?;
+        Some((replica.wire?, replica.station))
+    }
+
+    /// Links that have been silent are pinged, or given up.
+    fn tend_links(&mut self, env: &mut Env, now: Instant) {
+        let mut gone = Vec::new();
+        for (&wire, port) in &mut self.ports {
+            if port.link.next_timeout() <= now
+                && let Err(error) = port.link.on_timeout(now)
+            {
+                gone.push((wire, Gone::Link(error.to_string())));
+            }
+        }
+        for (wire, why) in gone {
+            self.lose(env, wire, why, now);
+        }
+    }
+
+    fn lose(&mut self, env: &mut Env, wire: Wire, why: Gone, now: Instant) {
+        let why = match why {
+            Gone::Unreadable(why) => {
+                env.book.accuse(Rule::SpeaksTheProtocol, None, why.clone());
+                why
+            }
+            Gone::Link(why) => why,
+        };
+        if let Some(port) = self.ports.get(&wire) {
+            env.close(wire, port.end);
+        }
+        self.drop_wire(env, wire, &why, now);
+    }
+
+    fn drop_wire(&mut self, env: &mut Env, wire: Wire, why: &str, now: Instant) {
+        self.ports.remove(&wire);
+        let host = self.host;
+        let Some(replica) = self.replica_at(wire) else { return };
+        let id = replica.id;
+        let was_up = std::mem::take(&mut replica.up);
+        replica.wire = None;
+        replica.redial = Some(now + replica.backoff.next_wait());
+        env.note(host, Topic::World, &[15, wire.0], || format!("loses {id:?}: {why}"));
+        if was_up {
+            env.book.client_lost_wire(wire);
+            self.calls.on_closed(id, now);
+        }
+    }
+
+    fn dial(&mut self, env: &mut Env, now: Instant) {
+        for replica in &mut self.replicas {
+            if replica.redial.is_none_or(|at| at > now) {
+                continue;
+            }
+            replica.redial = None;
+            let wire = env.dial(self.host, env.host_of(replica.station));
+            let hello = Hello::client(self.id);
+            let link = Link::dialled(hello, Some(replica.id), env.scenario.link, now);
+            self.ports.insert(wire, Port::dialled(link));
+            replica.wire = Some(wire);
+        }
+    }
+
+    /// When the loop has to turn next without any input.
+    pub(crate) fn next_timeout(&self) -> Option<Nanos> {
+        let links = self.ports.values().map(|port| port.link.next_timeout());
+        let dials = self.replicas.iter().filter_map(|replica| replica.redial);
+        let next = links.chain(dials).chain(self.calls.next_timeout()).min()?;
+        Some(self.clock.when(next))
+    }
+
+    /// The machine's counters.
+    pub(crate) fn counters(&self) -> Counters {
+        self.calls.counters()
+    }
+
+    fn judge(&self, env: &mut Env) {
+        let counters = self.calls.counters();
+        if !counters.reconcile() || counters.waiting != self.made.len() as u64 {
+            let how = format!("{} calls wait, and {counters:?}", self.made.len());
+            env.book.accuse(Rule::CountersReconcile, None, how);
+        }
+        let (budget, set) = (self.calls.budget(), env.scenario.budget);
+        if budget.level() > set.burst || budget.outstanding() > set.outstanding {
+            let how = format!("{} tokens, {} outstanding", budget.level(), budget.outstanding());
+            env.book.accuse(Rule::WithinBudget, None, how);
+        }
+        let extra = env.book.extra_starts(self.id.0);
+        let granted = f64::from(set.burst) + set.fraction * counters.ok as f64;
+        if extra as f64 > granted + counters.uncharged as f64 {
+            let how = format!("{extra} extra executions for {} good calls", counters.ok);
+            env.book.accuse(Rule::WithinBudget, None, how);
+        }
+    }
+
+    /// Everything has come to rest: what is left?
+    pub(crate) fn judge_rest(&self, env: &mut Env) {
+        let (budget, counters) = (self.calls.budget(), self.calls.counters());
+        if !self.calls.is_at_rest() || counters.live > 0 || !self.made.is_empty() {
+            env.book.accuse(Rule::NothingLeft, None, format!("{counters:?}"));
+        }
+        if budget.outstanding() > 0 {
+            let how = format!("{} tokens are outstanding", budget.outstanding());
+            env.book.accuse(Rule::TokensReconcile, None, how);
+        }
+        self.judge_tokens(env);
+    }
+
+    /// Without refills and drains the bucket is an exact account of what ran.
+    fn judge_tokens(&self, env: &mut Env) {
+        let set = env.scenario.budget;
+        if set.fraction > 0.0 || set.drain > 0.0 {
+            return;
+        }
+        let counters = self.calls.counters();
+        let extra = env.book.extra_starts(self.id.0);
+        let spent = u64::from(set.burst - self.calls.budget().level());
+        let exact = counters.lost == 0 && counters.uncharged == 0;
+        if exact && spent != extra || spent + counters.uncharged < extra {
+            let how = format!("{spent} tokens were spent on {extra} extra executions");
+            env.book.accuse(Rule::TokensReconcile, None, how);
+        }
+    }
+}
+
+/// The world's own settings are valid.
+fn sane<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("the world's own configuration is refused: {error}"),
+    }
+}

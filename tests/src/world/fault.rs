@@ -1,0 +1,35 @@
+//! What can go wrong.
+
+use crate::kernel::span::Nanos;
+
+/// Something goes wrong for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// When.
+    pub at: Nanos,
+    /// For how long.
+    pub lasts: Nanos,
+    /// What.
+    pub what: What,
+}
+
+/// What goes wrong. Processes are numbered: the servers first, then the clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// The process dies, its connections close, and it comes back empty.
+    Kill(usize),
+    /// The process's machine loses power: nobody is told, and it comes back empty.
+    Vanish(usize),
+    /// The process stands still, as after SIGSTOP; what arrives waits for it.
+    Freeze(usize),
+    /// Every connection between two processes breaks (at once; they may dial again).
+    Cut(usize, usize),
+    /// Nothing gets from the first process to the second.
+    Block(usize, usize),
+    /// Nothing gets through between the two.
+    Part(usize, usize),
+    /// The handlers of a server take so many percent of their time.
+    Slow(usize, u64),
+    /// A client makes so many calls at once.
+    Burst(usize, u64),
+}

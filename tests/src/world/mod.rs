@@ -1,0 +1,17 @@
+//! The simulated world: the real machines of clients and servers, on wires and clocks that a seed
+//! made.
+
+mod client;
+mod env;
+mod fault;
+mod port;
+mod report;
+mod run;
+mod scenario;
+mod server;
+mod strike;
+
+pub use fault::{Fault, What};
+pub use report::Report;
+pub use run::{World, replay};
+pub use scenario::{Class, Look, Scenario, ServerSetup, Service};

@@ -1,0 +1,44 @@
+//! What a run came to.
+
+use bowline_client::core::Counters;
+use bowline_server::core::Stats;
+
+use crate::check::Broken;
+use crate::kernel::span::Nanos;
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed of its scenario.
+    pub seed: u64,
+    /// Two runs with the same hash were the same.
+    pub hash: u64,
+    /// The rule that was broken, if one was.
+    pub broken: Option<Broken>,
+    /// The world's time at the end.
+    pub lasted: Nanos,
+    /// Things that happened.
+    pub events: u64,
+    /// Frames that were delivered.
+    pub frames: u64,
+    /// Faults that struck.
+    pub faults: u64,
+    /// Copies that were sent, and started.
+    pub sends: u64,
+    /// Copies that were started.
+    pub starts: u64,
+    /// Pairs of which both copies were started.
+    pub double_starts: u64,
+    /// Calls that succeeded.
+    pub succeeded: u64,
+    /// Calls that failed.
+    pub failed: u64,
+    /// How long each call that succeeded took, in the order of their ends.
+    pub latencies: Vec<Nanos>,
+    /// The counters of all clients that were alive at the end.
+    pub clients: Vec<Counters>,
+    /// The counters of all servers that were alive at the end.
+    pub servers: Vec<Stats>,
+    /// The record, about the call that broke the rule, if it was to be readable.
+    pub timeline: String,
+}

@@ -1,0 +1,170 @@
+//! A world as data: what it is made of, and what will happen to it.
+
+use core::time::Duration;
+
+use bowline_client::core::{BudgetConfig, PickRule, Policy};
+use bowline_protocol::LinkConfig;
+
+use crate::kernel::span::{Nanos, Span};
+use crate::world::fault::Fault;
+
+/// Everything that a run needs. The same scenario runs the same way on every machine.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Names all random draws.
+    pub seed: u64,
+    /// Replicas.
+    pub servers: usize,
+    /// Cores of each replica.
+    pub cores: usize,
+    /// What each core of a replica may hold.
+    pub server: ServerSetup,
+    /// Whether replicas dial each other; without a mesh clients relay.
+    pub mesh: bool,
+    /// Client processes, each of one core.
+    pub clients: usize,
+    /// Calls that each client makes.
+    pub calls: u64,
+    /// The time between two calls of a client, whether they are answered or not.
+    pub gap: Span,
+    /// How much time a call is given.
+    pub deadline: Span,
+    /// The kinds of calls, of which each call draws one.
+    pub classes: Vec<Class>,
+    /// How long handlers take, and when they look at their cancel token.
+    pub service: Service,
+    /// How long a parcel is under way.
+    pub delay: Span,
+    /// How long a parcel is under way between servers, if that is different.
+    pub mesh_delay: Option<Span>,
+    /// Links with a delay of their own: from which process, to which.
+    pub links: Vec<(usize, usize, Span)>,
+    /// How many of a thousand sends arrive in two pieces.
+    pub split_permille: u64,
+    /// How long a turn of a machine's loop takes: what arrives meanwhile waits for the next.
+    pub turn: Nanos,
+    /// Clocks run at rates of up to so many parts per million from the world's.
+    pub ppm: i32,
+    /// How long clients wait after their start before they make calls, so that they are connected.
+    pub warm_up: Nanos,
+    /// How clients choose replicas.
+    pub pick: PickRule,
+    /// The extra copies that a client can afford.
+    pub budget: BudgetConfig,
+    /// How patient links are.
+    pub link: LinkConfig,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// No call may fail: there is never more than one fault, and always time and room.
+    pub nothing_fails: bool,
+    /// How long everything may take to come to rest after the last call and the last fault.
+    pub settle: Nanos,
+}
+
+/// What a server's core may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerSetup {
+    /// Copies that run at a time.
+    pub slots: u32,
+    /// Copies that wait.
+    pub queue: u32,
+    /// Tombstones; 0 loses them all.
+    pub tombstones: u32,
+}
+
+/// A kind of calls.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Class {
+    /// How often it is drawn, against the others.
+    pub weight: u64,
+    /// What is done against its tail.
+    pub policy: Policy,
+    /// Whether it may run twice.
+    pub idempotent: bool,
+    /// Callers give up so many of a thousand of these calls before they end.
+    pub cancelled_permille: u64,
+}
+
+/// How handlers behave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Service {
+    /// How long they take.
+    pub span: Span,
+    /// All copies of a call take equally long, as if the time were the data's. Otherwise each
+    /// copy draws its own, as if it were the replica's.
+    pub identical: bool,
+    /// When they look at their cancel token.
+    pub look: Look,
+    /// Handlers answer so many of a thousand copies with an error.
+    pub error_permille: u64,
+}
+
+/// When a handler looks at its cancel token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// Never: it runs to its end.
+    Never,
+    /// At once.
+    AtOnce,
+    /// At so many points, evenly spread.
+    Points(u32),
+}
+
+impl Scenario {
+    /// A small world in which nothing goes wrong: three replicas of one core, one client, and calls
+    /// that come about as fast as two fifths of the replicas could serve.
+    pub fn calm(seed: u64) -> Scenario {
+        Scenario {
+            seed,
+            servers: 3,
+            cores: 1,
+            server: ServerSetup { slots: 1, queue: 64, tombstones: 64 },
+            mesh: true,
+            clients: 1,
+            calls: 20,
+            gap: Span::Exponential { mean: 800_000 },
+            deadline: Span::Fixed(200_000_000),
+            classes: vec![Class::plain()],
+            service: Service {
+                span: Span::Exponential { mean: 1_000_000 },
+                identical: false,
+                look: Look::Points(3),
+                error_permille: 0,
+            },
+            delay: Span::Uniform(20_000, 60_000),
+            mesh_delay: None,
+            links: Vec::new(),
+            split_permille: 0,
+            turn: 2_000,
+            ppm: 0,
+            warm_up: 2_000_000,
+            pick: PickRule::PowerOfTwo,
+            budget: BudgetConfig { fraction: 0.1, burst: 1000, outstanding: 1000, drain: 1.0 },
+            link: LinkConfig {
+                hello_timeout: Duration::from_millis(100),
+                ping_after: Duration::from_millis(10),
+                dead_after: Duration::from_millis(30),
+            },
+            faults: Vec::new(),
+            nothing_fails: false,
+            settle: 500_000_000,
+        }
+    }
+
+    /// Processes: the servers first, then the clients.
+    pub const fn processes(&self) -> usize {
+        self.servers + self.clients
+    }
+}
+
+impl Class {
+    /// Idempotent calls with one copy each.
+    pub const fn plain() -> Class {
+        Class { weight: 1, policy: Policy::None, idempotent: true, cancelled_permille: 0 }
+    }
+
+    /// Idempotent calls under a policy.
+    pub const fn with(policy: Policy) -> Class {
+        Class { policy, ..Class::plain() }
+    }
+}

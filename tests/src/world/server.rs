@@ -1,0 +1,481 @@
+//! A core of a server in the world: the real machine, in a shell that does what the shell on the
+//! ring does, in the same order.
+
+use std::collections::BTreeMap;
+
+use bowline_protocol::link::LinkEvent;
+use bowline_protocol::{
+    Attempt, Backoff, Cancel, Frame, Hello, Identity, Link, Method, ReplicaId, Request, Station,
+    Status,
+};
+use bowline_server::core::{Config, Conn, CopyKey, Core, Effect, MethodRule, Origin, Start, Stats};
+use bowline_time::Instant;
+
+use crate::check::{Rule, Way};
+use crate::kernel::clock::Clock;
+use crate::kernel::net::{Host, Wire};
+use crate::kernel::rng::{Rng, mix};
+use crate::kernel::span::Nanos;
+use crate::kernel::timeline::Topic;
+use crate::world::env::{Env, Event, Input};
+use crate::world::port::{Gone, Port};
+use crate::world::scenario::Look;
+
+/// The method that may run twice, and the one that must not.
+pub(crate) const IDEMPOTENT: Method = Method(1);
+/// The method that must not run twice.
+pub(crate) const ONCE: Method = Method(2);
+
+/// What the other end of an accepted or dialled wire is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// Dialled by this core: the cancels that this peer sends here are obeyed.
+    Dialled(Station),
+    /// Accepted, and nobody knows yet from whom.
+    Unknown,
+    /// A client's.
+    Client(Conn),
+    /// A peer's, on which this core sends its cancels.
+    Peer(Station),
+}
+
+/// A handler that runs.
+#[derive(Debug)]
+struct Handler {
+    attempt: Attempt,
+    /// The answer that its reply will carry.
+    answer: u64,
+    /// How many points are left, the end included, and how far they are apart.
+    points: u32,
+    step: Nanos,
+    stop: bool,
+}
+
+/// A peer's core that this one dials.
+#[derive(Debug)]
+struct Peer {
+    station: Station,
+    wire: Option<Wire>,
+    backoff: Backoff,
+    redial: Option<Instant>,
+}
+
+/// A core of a server.
+pub(crate) struct Server {
+    host: Host,
+    life: u32,
+    clock: Clock,
+    core: Core<u64>,
+    ports: BTreeMap<Wire, (Port, Role)>,
+    conns: BTreeMap<Conn, Wire>,
+    routes: BTreeMap<Station, Wire>,
+    peers: Vec<Peer>,
+    handlers: BTreeMap<CopyKey, Handler>,
+    hello: Hello,
+    /// How many percent of their time handlers take.
+    pub(crate) slow: u64,
+}
+
+/// What is kept of a request's payload: which call it is, for the handler to answer.
+fn payload_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// What a handler answers to a payload.
+pub(crate) const fn answer_to(payload: u64) -> u64 {
+    mix(payload)
+}
+
+impl Server {
+    /// A server's core that has just been started.
+    pub(crate) fn new(env: &Env, host: Host, life: u32, clock: Clock) -> Server {
+        let scenario = &env.scenario;
+        let station = station_of(env, host);
+        let methods = vec![(IDEMPOTENT, MethodRule::idempotent()), (ONCE, MethodRule::once())];
+        let mut config = Config::new(station, methods);
+        config.slots = scenario.server.slots;
+        config.queue_requests = scenario.server.queue;
+        config.tombstones = scenario.server.tombstones;
+        config.connections = 64;
+        config.hash_seed = scenario.seed;
+        let core = match Core::new(config) {
+            Ok(core) => core,
+            Err(error) => panic!("the world's own configuration is refused: {error}"),
+        };
+        let hello = Hello::server(station, vec![7000; scenario.cores]);
+        let peers = if scenario.mesh { peers_of(env, station, host) } else { Vec::new() };
+        Server {
+            host,
+            life,
+            clock,
+            core,
+            ports: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            peers,
+            handlers: BTreeMap::new(),
+            hello,
+            slow: 100,
+        }
+    }
+
+    /// One turn of the loop: all input first, then time, then what may start, then what is to be
+    /// done, and at last everything is sent.
+    pub(crate) fn turn(&mut self, env: &mut Env, input: Vec<Input>) {
+        let now = self.clock.read(env.now);
+        for input in input {
+            self.apply(env, input, now);
+        }
+        self.tend_links(env, now);
+        self.dial_peers(env, now);
+        if self.core.next_timeout().is_some_and(|at| at <= now) {
+            self.core.on_timeout(now);
+        }
+        self.core.dispatch(now);
+        while let Some(effect) = self.core.poll_effect() {
+            self.effect(env, effect, now);
+        }
+        for (&wire, (port, _)) in &mut self.ports {
+            port.flush(wire, env, now);
+        }
+        env.book.server_turn_over();
+        self.judge(env);
+    }
+
+    fn apply(&mut self, env: &mut Env, input: Input, now: Instant) {
+        match input {
+            Input::Knock(wire) => {
+                let link = Link::accepted(self.hello.clone(), env.scenario.link, now);
+                self.ports.insert(wire, (Port::accepted(link), Role::Unknown));
+            }
+            Input::Connected(wire) => {
+                if let Some((port, _)) = self.ports.get_mut(&wire) {
+                    port.open = true;
+                }
+            }
+            Input::Bytes(wire, bytes) => self.receive(env, wire, &bytes, now),
+            Input::Closed(wire) => self.drop_wire(env, wire, "closed", now),
+            Input::Handler(key) => self.look(env, key, now),
+            Input::Call { .. } | Input::GiveUp(_) => {}
+        }
+    }
+
+    fn receive(&mut self, env: &mut Env, wire: Wire, bytes: &[u8], now: Instant) {
+        let Some((mut port, mut role)) = self.ports.remove(&wire) else { return };
+        let host = self.host;
+        let result = port.receive(bytes, now, |link, event, frame| {
+            env.note_frame(host, wire, frame);
+            match event {
+                LinkEvent::Known | LinkEvent::Up => self.tied_up(env, wire, link, &mut role),
+                LinkEvent::NotMine => self.frame(env, wire, link, role, frame, now),
+                _ => {}
+            }
+        });
+        self.ports.insert(wire, (port, role));
+        if let Err(gone) = result {
+            self.lose(env, wire, gone, now);
+        }
+    }
+
+    /// The other side of a link is known, or the link is up.
+    fn tied_up(&mut self, env: &mut Env, wire: Wire, link: &Link, role: &mut Role) {
+        match (*role, link.peer().map(|hello| hello.identity)) {
+            (Role::Unknown, Some(Identity::Client(_))) => {
+                if let Ok(conn) = self.core.on_opened() {
+                    self.conns.insert(conn, wire);
+                    *role = Role::Client(conn);
+                }
+            }
+            (Role::Unknown, Some(Identity::Server(station))) => *role = Role::Peer(station),
+            _ => {}
+        }
+        match *role {
+            Role::Peer(station) if link.peer_obeys_cancels() => {
+                self.routes.insert(station, wire);
+                self.core.on_mesh_up(station);
+                env.note(self.host, Topic::World, &[20, wire.0], || {
+                    format!("can tell server {station:?}")
+                });
+            }
+            Role::Dialled(station) if link.is_up() => {
+                if let Some(peer) = self.peers.iter_mut().find(|peer| peer.station == station) {
+                    peer.backoff.reset();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn frame(
+        &mut self,
+        env: &mut Env,
+        wire: Wire,
+        link: &Link,
+        role: Role,
+        frame: &Frame<'_>,
+        now: Instant,
+    ) {
+        match (frame, role) {
+            (Frame::Request(request, payload), Role::Client(conn)) => {
+                env.book.arrived(request.attempt);
+                let keep = || payload_of(payload);
+                self.core.on_request(conn, *request, payload.len(), keep, now);
+            }
+            (Frame::Cancel(cancel), role) => self.cancel(env, wire, link, role, cancel, now),
+            _ => env.book.accuse(Rule::SpeaksTheProtocol, None, format!("{role:?}: {frame:?}")),
+        }
+    }
+
+    fn cancel(
+        &mut self,
+        env: &mut Env,
+        wire: Wire,
+        link: &Link,
+        role: Role,
+        cancel: &Cancel,
+        now: Instant,
+    ) {
+        let peer = link.peer().and_then(Hello::station);
+        let (origin, way) = match role {
+            Role::Client(conn) => (Origin::Client(conn), Way::Client(wire)),
+            Role::Dialled(_) if link.obeys_cancels() => match peer {
+                Some(station) => (Origin::Mesh(station), Way::Mesh(station)),
+                None => (Origin::Stranger, Way::Stranger),
+            },
+            _ => (Origin::Stranger, Way::Stranger),
+        };
+        env.book.cancel_arrived(self.host, way, cancel);
+        self.core.on_cancel(origin, *cancel, now);
+    }
+
+    /// A handler comes to a point where it looks at its cancel token, or to its end.
+    fn look(&mut self, env: &mut Env, key: CopyKey, now: Instant) {
+        let Some(handler) = self.handlers.get_mut(&key) else { return };
+        handler.points = handler.points.saturating_sub(1);
+        let (attempt, answer) = (handler.attempt, handler.answer);
+        let topic = Topic::Call(attempt.client.0, attempt.seq.0);
+        let key_parts = [21, attempt.client.0, attempt.seq.0, u64::from(attempt.n)];
+        if handler.points > 0 && !handler.stop {
+            let at = env.now + handler.step;
+            return env.events.push(at, Event::Handler(self.host, self.life, key));
+        }
+        let stopped = handler.stop && handler.points > 0;
+        self.handlers.remove(&key);
+        env.book.stopped_running(self.host);
+        if stopped {
+            env.note(self.host, topic, &key_parts, || format!("handler of {attempt:?} stops"));
+            return self.core.on_aborted(key, now);
+        }
+        let status = self.status(env, attempt);
+        env.note(self.host, topic, &key_parts, || format!("handler of {attempt:?}: {status:?}"));
+        let Some((conn, reply)) = self.core.on_finished(key, status, now) else { return };
+        let frame = Frame::Reply(reply, &answer.to_le_bytes());
+        self.say(env, conn, &frame, now);
+    }
+
+    fn status(&self, env: &Env, attempt: Attempt) -> Status {
+        let label = mix(attempt.client.0 ^ attempt.seq.0) ^ u64::from(attempt.n) ^ 0xe44;
+        let fails =
+            Rng::labelled(env.scenario.seed, label).chance(env.scenario.service.error_permille);
+        if fails { Status::App(7) } else { Status::Ok }
+    }
+
+    /// Says something on a client's connection.
+    fn say(&mut self, env: &mut Env, conn: Conn, frame: &Frame<'_>, now: Instant) {
+        // A connection that closed in this turn may still be spoken to: nobody hears.
+        let Some(&wire) = self.conns.get(&conn) else { return };
+        env.book.server_says(wire, frame);
+        if let Some((port, _)) = self.ports.get_mut(&wire) {
+            port.put(frame, now);
+        }
+    }
+
+    fn effect(&mut self, env: &mut Env, effect: Effect<u64>, now: Instant) {
+        match effect {
+            Effect::Cancel { to, cancel } => {
+                env.book.announces(self.host, &cancel);
+                let wire = self.routes.get(&to);
+                match wire.and_then(|wire| self.ports.get_mut(wire)) {
+                    Some((port, _)) => port.put(&Frame::Cancel(cancel), now),
+                    None => env.book.accuse(
+                        Rule::SpeaksTheProtocol,
+                        None,
+                        format!("a cancel for {to:?}, which is not connected"),
+                    ),
+                }
+            }
+            Effect::Send { conn, notice } => self.say(env, conn, &notice.frame(), now),
+            Effect::Start(start) => self.start(env, start, now),
+            Effect::Abort { copy, .. } => {
+                let at_once = env.scenario.service.look == Look::AtOnce;
+                let looks = env.scenario.service.look != Look::Never;
+                if let Some(handler) = self.handlers.get_mut(&copy) {
+                    handler.stop = looks;
+                    if at_once {
+                        // One point more than its end: it stops at this one.
+                        handler.points += 1;
+                        env.events.push(env.now, Event::Handler(self.host, self.life, copy));
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, env: &mut Env, start: Start<u64>, now: Instant) {
+        let attempt = start.request.attempt;
+        let slots = env.scenario.server.slots;
+        env.book.started(self.host, attempt, slots, now, start.deadline);
+        let topic = Topic::Call(attempt.client.0, attempt.seq.0);
+        let key = [22, attempt.client.0, attempt.seq.0, u64::from(attempt.n)];
+        env.note(self.host, topic, &key, || format!("starts {attempt:?} after {:?}", start.waited));
+        let takes = self.service_time(env, &start.request);
+        let points = match env.scenario.service.look {
+            Look::Points(points) => points.max(1),
+            Look::Never | Look::AtOnce => 1,
+        };
+        let step = takes / Nanos::from(points);
+        let answer = answer_to(start.payload);
+        self.handlers.insert(start.copy, Handler { attempt, answer, points, step, stop: false });
+        env.events.push(env.now + step, Event::Handler(self.host, self.life, start.copy));
+    }
+
+    fn service_time(&self, env: &Env, request: &Request) -> Nanos {
+        let attempt = request.attempt;
+        let service = &env.scenario.service;
+        let copy = if service.identical { 0 } else { mix(u64::from(attempt.n) + 1) };
+        let label = mix(mix(attempt.client.0) ^ attempt.seq.0) ^ copy;
+        let takes = service.span.draw(&mut Rng::labelled(env.scenario.seed, label));
+        takes.saturating_mul(self.slow) / 100
+    }
+
+    /// Links that have been silent are pinged, or given up.
+    fn tend_links(&mut self, env: &mut Env, now: Instant) {
+        let mut gone = Vec::new();
+        for (&wire, (port, _)) in &mut self.ports {
+            if port.link.next_timeout() <= now
+                && let Err(error) = port.link.on_timeout(now)
+            {
+                gone.push((wire, Gone::Link(error.to_string())));
+            }
+        }
+        for (wire, why) in gone {
+            self.lose(env, wire, why, now);
+        }
+    }
+
+    fn lose(&mut self, env: &mut Env, wire: Wire, why: Gone, now: Instant) {
+        let why = match why {
+            Gone::Unreadable(why) => {
+                env.book.accuse(Rule::SpeaksTheProtocol, None, why.clone());
+                why
+            }
+            Gone::Link(why) => why,
+        };
+        if let Some((port, _)) = self.ports.get(&wire) {
+            env.close(wire, port.end);
+        }
+        self.drop_wire(env, wire, &why, now);
+    }
+
+    fn drop_wire(&mut self, env: &mut Env, wire: Wire, why: &str, now: Instant) {
+        let Some((_, role)) = self.ports.remove(&wire) else { return };
+        let key = [23, wire.0];
+        env.note(self.host, Topic::World, &key, || format!("loses {role:?}: {why}"));
+        match role {
+            Role::Unknown => {}
+            Role::Client(conn) => {
+                self.conns.remove(&conn);
+                env.book.server_lost_wire(wire);
+                self.core.on_closed(conn);
+            }
+            Role::Peer(station) => {
+                if self.routes.get(&station) == Some(&wire) {
+                    self.routes.remove(&station);
+                    self.core.on_mesh_down(station);
+                }
+            }
+            Role::Dialled(station) => {
+                if let Some(peer) = self.peers.iter_mut().find(|peer| peer.station == station) {
+                    peer.wire = None;
+                    peer.redial = Some(now + peer.backoff.next_wait());
+                }
+            }
+        }
+    }
+
+    fn dial_peers(&mut self, env: &mut Env, now: Instant) {
+        for peer in &mut self.peers {
+            if peer.redial.is_none_or(|at| at > now) {
+                continue;
+            }
+            peer.redial = None;
+            let station = peer.station;
+            let wire = env.dial(self.host, env.host_of(station));
+            let (hello, expected) = (self.hello.clone(), Some(station.replica));
+            let link = Link::dialled(hello, expected, env.scenario.link, now);
+            self.ports.insert(wire, (Port::dialled(link), Role::Dialled(station)));
+            peer.wire = Some(wire);
+        }
+    }
+
+    /// When the loop has to turn next without any input.
+    pub(crate) fn next_timeout(&self) -> Option<Nanos> {
+        let links = self.ports.values().map(|(port, _)| port.link.next_timeout());
+        let dials = self.peers.iter().filter_map(|peer| peer.redial);
+        let next = links.chain(dials).chain(self.core.next_timeout()).min()?;
+        Some(self.clock.when(next))
+    }
+
+    /// Some handler still runs.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.handlers.is_empty()
+    }
+
+    /// The machine's counters.
+    pub(crate) const fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    fn judge(&self, env: &mut Env) {
+        let stats = self.core.stats();
+        let running = self.handlers.len() as u64;
+        if !stats.reconcile() || stats.running != running {
+            let how = format!("{running} handlers run, and {stats:?}");
+            env.book.accuse(Rule::CountersReconcile, None, how);
+        }
+    }
+
+    /// Everything has come to rest: what is left?
+    pub(crate) fn judge_rest(&self, env: &mut Env) {
+        let left = !self.core.is_idle() || !self.handlers.is_empty() || self.core.tombstones() > 0;
+        if left || self.core.connections() != self.conns.len() {
+            let (stats, tombs) = (self.core.stats(), self.core.tombstones());
+            let handlers = &self.handlers;
+            let how = format!("{tombs} tombstones, handlers {handlers:?}, {stats:?}");
+            env.book.accuse(Rule::NothingLeft, None, how);
+        }
+    }
+}
+
+fn station_of(env: &Env, host: Host) -> Station {
+    let cores = env.scenario.cores;
+    Station { replica: ReplicaId((host.0 / cores) as u16), core: (host.0 % cores) as u16 }
+}
+
+/// Every core of every other replica.
+fn peers_of(env: &Env, station: Station, host: Host) -> Vec<Peer> {
+    let hosts = (0..env.scenario.servers * env.scenario.cores).map(Host);
+    let others = hosts.filter(|&other| station_of(env, other).replica != station.replica);
+    let link = env.scenario.link;
+    let peer = |other: Host| Peer {
+        station: station_of(env, other),
+        wire: None,
+        backoff: Backoff::new(
+            link.ping_after,
+            link.dead_after,
+            mix(env.scenario.seed ^ host.0 as u64 ^ (other.0 as u64) << 32),
+        ),
+        redial: Some(Instant::EPOCH),
+    };
+    others.map(peer).collect()
+}

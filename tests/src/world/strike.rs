@@ -1,0 +1,128 @@
+//! Faults strike, and are over.
+
+use crate::world::env::{Event, Input};
+use crate::world::fault::What;
+use crate::world::run::{Machine, World};
+
+impl World {
+    pub(super) fn strike(&mut self, number: usize) {
+        let fault = self.env.scenario.faults[number];
+        self.faults += 1;
+        self.env.note_world(&[30, number as u64], || format!("{:?}", fault.what));
+        self.env.events.push(self.env.now + fault.lasts, Event::Heal(number));
+        match fault.what {
+            What::Kill(process) => self.take_down(process, false),
+            What::Vanish(process) => self.take_down(process, true),
+            What::Freeze(process) => {
+                for host in self.hosts_of(process) {
+                    self.nodes[host.0].frozen += 1;
+                }
+            }
+            What::Cut(a, b) => self.cut(a, b),
+            What::Block(from, to) => self.block(from, to),
+            What::Part(a, b) => {
+                self.block(a, b);
+                self.block(b, a);
+            }
+            What::Slow(process, percent) => self.set_slow(process, percent),
+            What::Burst(client, calls) => {
+                for host in self.hosts_of(client) {
+                    let life = self.nodes[host.0].life;
+                    (0..calls).for_each(|_| self.give(host, life, Input::Call { probe: false }));
+                }
+            }
+        }
+    }
+
+    pub(super) fn heal(&mut self, number: usize) {
+        let fault = self.env.scenario.faults[number];
+        self.healed += 1;
+        self.env.note_world(&[31, number as u64], || format!("{:?} is over", fault.what));
+        match fault.what {
+            What::Kill(process) | What::Vanish(process) => {
+                for host in self.hosts_of(process) {
+                    self.nodes[host.0].down -= 1;
+                    if self.nodes[host.0].down == 0 {
+                        self.bring_up(host);
+                    }
+                }
+            }
+            What::Freeze(process) => {
+                for host in self.hosts_of(process) {
+                    self.nodes[host.0].frozen -= 1;
+                    self.nodes[host.0].thawed = self.env.now;
+                    self.want_turn(host);
+                }
+            }
+            What::Block(from, to) => self.unblock(from, to),
+            What::Part(a, b) => {
+                self.unblock(a, b);
+                self.unblock(b, a);
+            }
+            What::Slow(process, _) => self.set_slow(process, 100),
+            What::Cut(..) | What::Burst(..) => {}
+        }
+    }
+
+    fn take_down(&mut self, process: usize, silent: bool) {
+        for host in self.hosts_of(process) {
+            let client = self.is_client(host);
+            let node = &mut self.nodes[host.0];
+            node.down += 1;
+            node.machine = Machine::Dead { silent };
+            node.life += 1;
+            node.inbox.clear();
+            node.turn_due = false;
+            node.wake = None;
+            for (wire, end) in self.env.net.wires_of(host) {
+                if silent {
+                    self.env.net.vanish(wire, end);
+                } else {
+                    self.env.close(wire, end);
+                }
+            }
+            if client {
+                self.env.book.client_died(host);
+            } else {
+                self.env.book.server_died(host);
+            }
+        }
+    }
+
+    fn cut(&mut self, a: usize, b: usize) {
+        for a in self.hosts_of(a) {
+            for b in self.hosts_of(b) {
+                for wire in self.env.net.wires_between(a, b) {
+                    let told = self.env.net.cut(wire, self.env.now);
+                    told.into_iter().for_each(|due| self.env.schedule(due));
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, from: usize, to: usize) {
+        for from in self.hosts_of(from) {
+            for to in self.hosts_of(to) {
+                self.env.net.block(from, to);
+            }
+        }
+    }
+
+    fn unblock(&mut self, from: usize, to: usize) {
+        for from in self.hosts_of(from) {
+            for to in self.hosts_of(to) {
+                let due = self.env.net.unblock(from, to, self.env.now);
+                due.into_iter().for_each(|due| self.env.schedule(Some(due)));
+            }
+        }
+    }
+
+    fn set_slow(&mut self, process: usize, percent: u64) {
+        for host in self.hosts_of(process) {
+            self.nodes[host.0].slow = percent;
+            if let Machine::Server(server) = &mut self.nodes[host.0].machine {
+                server.slow = percent;
+            }
+        }
+    }
+}

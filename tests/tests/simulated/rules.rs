@@ -1,0 +1,199 @@
+//! The rules of tied requests, one by one, in worlds made for each.
+
+use core::time::Duration;
+
+use bowline_client::core::{BudgetConfig, PickRule, Policy, Stagger, TiePolicy};
+use bowline_tests::kernel::span::{Nanos, Span};
+use bowline_tests::world::{Class, Fault, Look, Report, Scenario, ServerSetup, What};
+
+use crate::hold;
+
+const US: Nanos = 1_000;
+const MS: Nanos = 1_000_000;
+
+fn tied(stagger: Nanos) -> Policy {
+    let stagger = Stagger::Fixed(Duration::from_nanos(stagger));
+    Policy::Tied(TiePolicy { stagger, ..TiePolicy::default() })
+}
+
+/// One client, whose tied calls have copy #0 at server 0 and copy #1 at server 1; every call runs a
+/// millisecond, every parcel takes 50 us, and a token is an exact account of an extra execution.
+fn pair(seed: u64, stagger: Nanos) -> Scenario {
+    let mut scenario = Scenario::calm(seed);
+    scenario.servers = 2;
+    scenario.pick = PickRule::First;
+    scenario.classes = vec![Class::with(tied(stagger))];
+    scenario.service.span = Span::Fixed(MS);
+    scenario.delay = Span::Fixed(50 * US);
+    scenario.turn = 0;
+    scenario.gap = Span::Fixed(5 * MS);
+    scenario.calls = 10;
+    scenario.budget = BudgetConfig { fraction: 0.0, burst: 1000, outstanding: 1000, drain: 0.0 };
+    scenario.nothing_fails = true;
+    scenario
+}
+
+/// The last calls of a run, which are made to see whether all is well again, are plain.
+fn probes(report: &Report) -> u64 {
+    2 * report.clients.len() as u64
+}
+
+#[test]
+fn a_tied_call_runs_once_and_completes_once() {
+    let report = hold(&pair(1, 200 * US));
+    assert_eq!(report.succeeded, 10 + probes(&report));
+    assert_eq!(
+        report.starts, report.succeeded,
+        "the stagger lets the first start cancel the second"
+    );
+    assert_eq!(report.double_starts, 0);
+}
+
+#[test]
+fn the_starter_takes_the_twin_out_of_its_queue() {
+    // Server 1 is busy with calls of its own client, so that tied copies wait there.
+    let mut scenario = pair(2, 0);
+    scenario.delay = Span::Fixed(10 * US);
+    scenario.links = vec![(2, 1, Span::Fixed(5 * US))];
+    scenario.gap = Span::Exponential { mean: 700 * US };
+    scenario.calls = 200;
+    scenario.service.look = Look::AtOnce;
+    let report = hold(&scenario);
+    let withdrew: u64 = report.servers.iter().map(|stats| stats.cancels_withdrew).sum();
+    assert!(withdrew > 50, "{withdrew} copies were taken out of a queue");
+}
+
+#[test]
+fn a_cancel_that_comes_before_its_request_leaves_a_tombstone() {
+    let mut scenario = pair(3, 0);
+    // The way from the client to server 1 is long; the mesh is fast.
+    scenario.links = vec![(2, 1, Span::Fixed(600 * US))];
+    let report = hold(&scenario);
+    let hits: u64 = report.servers.iter().map(|stats| stats.tombstones_hit).sum();
+    assert_eq!(hits, 10, "each second copy runs into the tombstone that its twin's start left");
+    assert_eq!(report.starts, report.succeeded);
+}
+
+#[test]
+fn losing_all_tombstones_is_harmless() {
+    let mut scenario = pair(3, 0);
+    scenario.links = vec![(2, 1, Span::Fixed(600 * US))];
+    scenario.server.tombstones = 0;
+    let report = hold(&scenario);
+    assert_eq!(report.double_starts, 10, "without a tombstone each second copy starts, too");
+    assert_eq!(report.succeeded, 10 + probes(&report));
+}
+
+#[test]
+fn of_a_double_start_the_primary_goes_on_and_the_secondary_stops() {
+    let report = hold(&pair(4, 0));
+    assert_eq!(
+        report.double_starts, 10,
+        "both copies arrive at one time, and both servers are idle"
+    );
+    let sum = |count: fn(&bowline_server::core::Stats) -> u64| -> u64 {
+        report.servers.iter().map(count).sum()
+    };
+    assert_eq!(sum(|stats| stats.cancels_ignored), 10, "by primaries");
+    assert_eq!(sum(|stats| stats.aborted_by_twin), 10, "secondaries");
+    assert_eq!(report.succeeded, 10 + probes(&report));
+}
+
+#[test]
+fn without_a_mesh_the_client_relays_and_the_outcome_is_the_same() {
+    for stagger in [0, 200 * US] {
+        let mut scenario = pair(5, stagger);
+        scenario.mesh = false;
+        let report = hold(&scenario);
+        let told: u64 = report.servers.iter().map(|stats| stats.starts_told).sum();
+        let cancels: u64 = report.servers.iter().map(|stats| stats.cancels_sent).sum();
+        assert_eq!(cancels, 0, "there is no mesh to send them on");
+        assert!(told >= 10, "{told} starts were told to the client");
+        let expected = if stagger == 0 { 10 } else { 0 };
+        assert_eq!(report.double_starts, expected, "stagger {stagger}");
+    }
+}
+
+#[test]
+fn a_starter_that_dies_after_it_cancelled_its_twin_loses_no_call() {
+    // At any time in the life of one call the starter dies or falls silent, or the other server
+    // does; the twin's withdrawal and the end of the starter's connection come in either order.
+    let mut redispatches = 0;
+    for starter in [0, 1] {
+        let other = 1 - starter;
+        for step in 0..60 {
+            for what in [What::Kill(starter), What::Vanish(starter), What::Kill(other)] {
+                let mut scenario = pair(6, 0);
+                scenario.calls = 1;
+                scenario.delay = Span::Fixed(30 * US);
+                scenario.links = vec![(2, other, Span::Fixed(300 * US))];
+                let at = scenario.warm_up + 5 * MS + step * 25 * US;
+                scenario.faults = vec![Fault { at, lasts: 20 * MS, what }];
+                let report = hold(&scenario);
+                assert_eq!(report.succeeded, 1 + probes(&report), "{what:?} at {at}");
+                redispatches += report.clients[0].redispatches;
+            }
+        }
+    }
+    assert!(redispatches > 60, "{redispatches} calls had to be sent again");
+}
+
+#[test]
+fn a_server_that_wakes_from_a_stall_starts_no_copy_whose_cancel_has_arrived() {
+    let mut scenario = pair(7, 0);
+    scenario.calls = 0;
+    scenario.server = ServerSetup { slots: 4, queue: 512, tombstones: 64 };
+    scenario.service.span = Span::Fixed(200 * US);
+    // Both servers stand still while a hundred pairs arrive; then the first wakes, and serves them.
+    let frozen = |process, lasts| Fault { at: 3 * MS, lasts, what: What::Freeze(process) };
+    let burst = Fault { at: 4 * MS, lasts: 1, what: What::Burst(2, 100) };
+    scenario.faults = vec![frozen(0, 2 * MS), frozen(1, 20 * MS), burst];
+    let report = hold(&scenario);
+    assert_eq!(report.succeeded, 100 + probes(&report));
+    assert_eq!(report.double_starts, 0, "the thawed server takes all cancels in before it starts");
+    assert_eq!(report.servers[1].cancels_withdrew, 100);
+    assert_eq!(report.servers[1].started, 0);
+}
+
+#[test]
+fn tokens_of_copies_that_never_ran_come_back_and_those_of_double_starts_do_not() {
+    // In a world of `pair` the account is judged at the end, to the token: here only that it is not
+    // an empty one.
+    let (never, always) = (hold(&pair(8, 200 * US)), hold(&pair(8, 0)));
+    assert_eq!((never.double_starts, always.double_starts), (0, 10));
+    assert_eq!(never.clients[0].tied, 10);
+    assert_eq!(always.clients[0].tied, 10);
+}
+
+#[test]
+fn without_a_token_a_tied_call_is_a_plain_one() {
+    let mut scenario = pair(9, 0);
+    scenario.budget = BudgetConfig { burst: 4, ..scenario.budget };
+    let report = hold(&scenario);
+    assert_eq!(report.clients[0].tied, 4, "a double start costs a token, and there are four");
+    assert_eq!(report.clients[0].denied.no_token, 6);
+    assert_eq!(report.double_starts, 4);
+}
+
+#[test]
+fn a_cut_mesh_costs_double_work_and_nothing_else() {
+    let mut scenario = pair(10, 200 * US);
+    scenario.faults = vec![Fault { at: 0, lasts: 80 * MS, what: What::Part(0, 1) }];
+    let report = hold(&scenario);
+    assert_eq!(report.succeeded, 10 + probes(&report));
+    let told: u64 = report.servers.iter().map(|stats| stats.starts_told).sum();
+    assert!(told >= 10, "a server that can't tell its peer tells the client: {told}");
+}
+
+#[test]
+fn a_call_whose_server_stands_still_goes_elsewhere() {
+    for policy in [Policy::None, tied(0), Policy::hedged()] {
+        let mut scenario = pair(11, 0);
+        scenario.classes = vec![Class::with(policy)];
+        let what = What::Freeze(0);
+        scenario.faults = vec![Fault { at: 10 * MS, lasts: 2_000 * MS, what }];
+        scenario.deadline = Span::Fixed(300 * MS);
+        let report = hold(&scenario);
+        assert_eq!(report.succeeded, 10 + probes(&report), "{policy:?}");
+    }
+}
