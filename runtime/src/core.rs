@@ -1,0 +1,321 @@
+//! A core: all that belongs to one runtime and its thread.
+//!
+//! Everything is reached through shared references, and mutable within cells, as tasks, handles and
+//! destructors come in from everywhere. One rule makes that safe to reason about: no user code, be
+//! it a poll, a waker or a destructor, runs while a cell is borrowed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ptr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bowline_time::{Duration, Instant};
+use slab::Slab;
+
+use crate::buffer::Pool;
+use crate::clock::Clock;
+use crate::driver::provided::ProvidedBuffers;
+use crate::driver::ring::Ring;
+use crate::driver::{Completion, Kind, Request, Token};
+use crate::metrics::{Counters, Metrics};
+use crate::net::connection::Connection;
+use crate::net::listener::Listening;
+use crate::operation;
+use crate::remote::{Registration, Remote};
+use crate::task::table::Tasks;
+use crate::task::waker::TaskId;
+use crate::timer::Timers;
+
+/// What the builder decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// How long to look for work before sleeping.
+    pub(crate) spin: Duration,
+    /// For how long tasks of a stage run before the loop turns.
+    pub(crate) budget: Duration,
+    /// How long a connection that was dropped may take to send what it holds.
+    pub(crate) linger: Duration,
+}
+
+pub(crate) struct Core {
+    /// First, so that it is closed before the memory goes that the kernel knows.
+    pub(crate) ring: RefCell<Ring>,
+    pub(crate) buffers: ProvidedBuffers,
+    pub(crate) id: u16,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    /// When this turn began.
+    pub(crate) now: Cell<Instant>,
+    pub(crate) tasks: Tasks,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) operations: RefCell<Slab<operation::Slot>>,
+    pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
+    pub(crate) listeners: RefCell<Slab<Rc<Listening>>>,
+    /// Connections that have something to send.
+    pub(crate) dirty: RefCell<Vec<Rc<Connection>>>,
+    /// Connections that found no buffer to receive into, the longest waiting first.
+    pub(crate) parked: RefCell<VecDeque<Rc<Connection>>>,
+    pub(crate) pool: Pool,
+    pub(crate) remote: Arc<Remote>,
+    pub(crate) counters: Counters,
+    registration: Cell<Option<Registration>>,
+    /// Where the kernel puts what it reads from the remote's event. It writes there only while a
+    /// read is in flight, and nobody reads it.
+    wake_count: Box<Cell<u64>>,
+    /// Kept for its memory.
+    completions: Cell<Vec<Completion>>,
+    flushing: Cell<Vec<Rc<Connection>>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        settings: Settings,
+        ring: Ring,
+        buffers: ProvidedBuffers,
+        remote: Arc<Remote>,
+        registration: Registration,
+    ) -> Rc<Core> {
+        let clock = Clock::new();
+        let core = Rc::new(Core {
+            ring: RefCell::new(ring),
+            buffers,
+            id: registration.number(),
+            settings,
+            now: Cell::new(clock.now()),
+            clock,
+            tasks: Tasks::new(registration.number()),
+            timers: RefCell::default(),
+            operations: RefCell::default(),
+            connections: RefCell::default(),
+            listeners: RefCell::default(),
+            dirty: RefCell::default(),
+            parked: RefCell::default(),
+            pool: Pool::new(),
+            remote,
+            counters: Counters::default(),
+            registration: Cell::new(Some(registration)),
+            wake_count: Box::default(),
+            completions: Cell::default(),
+            flushing: Cell::default(),
+        });
+        core.listen_for_wakes();
+        core
+    }
+
+    /// Asks the kernel to tell when another thread wants this core.
+    fn listen_for_wakes(&self) {
+        let request = Request::Read {
+            fd: self.remote.event(),
+            data: self.wake_count.as_ptr().cast(),
+            length: 8,
+            offset: 0,
+        };
+        // SAFETY: the memory is on the heap and lives as long as the core does, as does the
+        // descriptor; the core is not freed while anything is in flight.
+        unsafe { self.ring.borrow_mut().push(request, Token::WAKE) };
+    }
+
+    /// Makes a task of this core ready.
+    pub(crate) fn wake(&self, id: TaskId) {
+        if self.tasks.wake(id) {
+            self.counters.wakes.add(1);
+        }
+    }
+
+    /// Tells everybody whom a completion concerns.
+    pub(crate) fn reap(&self) {
+        let mut completions = self.completions.take();
+        self.ring.borrow_mut().completions(&self.counters, &mut completions);
+        self.counters.completions.add(completions.len() as u64);
+        for completion in completions.drain(..) {
+            self.dispatch(completion);
+        }
+        self.completions.set(completions);
+    }
+
+    fn dispatch(&self, completion: Completion) {
+        let index = completion.token.index as usize;
+        match completion.token.kind {
+            Kind::Receive => {
+                let connection = self.connections.borrow().get(index).cloned();
+                if let Some(connection) = connection {
+                    connection.received(completion);
+                }
+            }
+            Kind::Send => {
+                let connection = self.connections.borrow().get(index).cloned();
+                if let Some(connection) = connection {
+                    connection.sent(completion.result);
+                }
+            }
+            Kind::Operation => operation::completed(self, completion),
+            Kind::Accept => {
+                let listener = self.listeners.borrow().get(index).cloned();
+                if let Some(listener) = listener {
+                    listener.accepted(completion);
+                }
+            }
+            Kind::Wake if !self.tasks.is_closed() => self.listen_for_wakes(),
+            Kind::Wake | Kind::Nobody => {}
+        }
+    }
+
+    /// Does what other threads ask.
+    pub(crate) fn take_remote(&self) {
+        if self.remote.is_empty() {
+            return;
+        }
+        if self.remote.take_wake_all() {
+            self.tasks.wake_all();
+        }
+        while let Some(id) = self.remote.next_wake() {
+            self.counters.remote_wakes.add(u64::from(self.tasks.wake(id)));
+        }
+        while let Some(job) = self.remote.next_job() {
+            job();
+        }
+    }
+
+    /// Hands a send request to the ring for each connection that has something to say.
+    pub(crate) fn flush(&self) {
+        if self.dirty.borrow().is_empty() {
+            return;
+        }
+        let mut flushing = self.dirty.replace(self.flushing.take());
+        for connection in flushing.drain(..) {
+            connection.flush();
+        }
+        self.flushing.set(flushing);
+    }
+
+    /// Lets parked connections receive again, as many as there are buffers. True if it did.
+    pub(crate) fn unpark(&self) -> bool {
+        let mut free = self.buffers.free();
+        let mut any = false;
+        while free > 0 {
+            let Some(connection) = self.parked.borrow_mut().pop_front() else { break };
+            if connection.unpark() {
+                free -= 1;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Whether connections are parked though there are buffers.
+    pub(crate) fn can_unpark(&self) -> bool {
+        self.buffers.free() > 0 && !self.parked.borrow().is_empty()
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics {
+            live_tasks: self.tasks.live(),
+            live_connections: self.connections.borrow().len(),
+            requests_in_flight: self.ring.borrow().in_flight(),
+            free_buffers: usize::from(self.buffers.free()),
+            armed_timers: self.timers.borrow().len(),
+            ..self.counters.snapshot()
+        }
+    }
+
+    /// Ends it: drops all tasks, cancels what is in flight, waits until the kernel has let go of
+    /// all memory, or gives up. False if it gave up; the core then must never be freed.
+    pub(crate) fn close(&self, patience: Duration) -> bool {
+        self.remote.close();
+        self.tasks.close();
+        drop(self.registration.take());
+        let connections: Vec<_> =
+            self.connections.borrow().iter().map(|(_, connection)| connection.clone()).collect();
+        connections.iter().for_each(|connection| connection.close());
+        let listeners: Vec<_> =
+            self.listeners.borrow().iter().map(|(_, listener)| listener.clone()).collect();
+        listeners.iter().for_each(|listener| listener.close());
+        let deadline = self.clock.now() + patience;
+        let mut completions = Vec::new();
+        loop {
+            let drained = self.ring.borrow_mut().drain(
+                &self.counters,
+                || self.clock.now(),
+                deadline,
+                &mut completions,
+            );
+            // Telling those concerned may make new requests, if only of a kind that ends soon.
+            for completion in completions.drain(..) {
+                self.dispatch(completion);
+            }
+            if !drained {
+                return false;
+            }
+            if self.ring.borrow().in_flight() == 0 {
+                return true;
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// The core that this thread is running. It lives for as long as it stands here.
+    static CURRENT: Cell<*const Core> = const { Cell::new(ptr::null()) };
+}
+
+/// Makes a core the current one of its thread, until dropped.
+pub(crate) struct Entered {
+    _core: Rc<Core>,
+}
+
+impl Entered {
+    /// None if the thread runs a core already.
+    pub(crate) fn enter(core: &Rc<Core>) -> Option<Entered> {
+        CURRENT.with(|current| {
+            current.get().is_null().then(|| {
+                current.set(Rc::as_ptr(core));
+                Entered { _core: core.clone() }
+            })
+        })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.set(ptr::null()));
+    }
+}
+
+pub(crate) fn is_entered() -> bool {
+    CURRENT.with(|current| !current.get().is_null())
+}
+
+/// Calls `f` with the current core, if there is one.
+#[inline]
+pub(crate) fn try_with<T>(f: impl FnOnce(Option<&Core>) -> T) -> T {
+    CURRENT.with(|current| {
+        // SAFETY: a pointer that is not null was put there by `Entered`, which holds the core and
+        // takes the pointer away before it lets go. It can't be dropped within `f`: it lives on the
+        // stack of `block_on` or of the runtime's destructor, below this frame.
+        f(unsafe { current.get().as_ref() })
+    })
+}
+
+/// Calls `f` with the current core.
+#[inline]
+#[track_caller]
+pub(crate) fn with<T>(f: impl FnOnce(&Core) -> T) -> T {
+    try_with(|core| f(core.expect(OUTSIDE)))
+}
+
+/// The current core, to keep.
+#[inline]
+#[track_caller]
+pub(crate) fn current() -> Rc<Core> {
+    with(|core| {
+        let core = ptr::from_ref(core);
+        // SAFETY: `with` gives the core that `Rc::as_ptr` gave to `Entered`, which still holds it.
+        unsafe {
+            Rc::increment_strong_count(core);
+            Rc::from_raw(core)
+        }
+    })
+}
+
+const OUTSIDE: &str = "this has to be called inside a runtime: from a future that runs on one";

@@ -1,0 +1,293 @@
+//! The kernel's side: one io_uring, made and used by one thread.
+//!
+//! Requests are queued and handed over in batches, by [`Ring::submit`] or [`Ring::wait`]. One that
+//! finds the submission queue full waits in a backlog, so that none is ever refused or lost.
+//!
+//! With DEFER_TASKRUN the kernel does a completion's work only when it is asked to, by an enter
+//! with GETEVENTS; the ring's TASKRUN flag says that there is some. The same enter brings back what
+//! overflowed the completion queue.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bowline_time::Instant;
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
+
+use super::{Completion, Request, Token};
+use crate::error::Error;
+use crate::metrics::Counters;
+
+/// What the ring got of what newer kernels have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Features {
+    /// Submission queue without an array of indices (6.6).
+    pub(crate) no_array: bool,
+    /// The ring's descriptor is registered (5.18).
+    pub(crate) registered: bool,
+    /// A wait ends at an absolute time (6.12).
+    pub(crate) absolute_wait: bool,
+    /// A wait doesn't count as waiting for a disk (6.15).
+    pub(crate) no_iowait: bool,
+}
+
+pub(crate) struct Ring {
+    uring: IoUring,
+    features: Features,
+    /// What the submission queue had no room for, in order.
+    backlog: VecDeque<squeue::Entry>,
+    /// Requests whose last completion was not seen yet, those in the queues included.
+    in_flight: usize,
+}
+
+impl Ring {
+    /// A ring with so many places for requests, and four times as many for completions, as one
+    /// request may complete many times.
+    pub(crate) fn new(entries: u32, completions: u32) -> Result<Ring, Error> {
+        let (mut uring, no_array) = match set_up(entries, completions, true) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                (set_up(entries, completions, false), false)
+            }
+            other => (other, true),
+        };
+        if let Err(error) = &uring
+            && error.raw_os_error() == Some(libc::EINVAL)
+        {
+            return Err(Error::too_old("DEFER_TASKRUN"));
+        }
+        let registered = match &mut uring {
+            Ok(uring) => uring.submitter().register_ring_fd().is_ok(),
+            Err(_) => false,
+        };
+        let uring = uring.map_err(Error::of_setup)?;
+        let parameters = uring.params();
+        if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
+            return Err(Error::too_old("EXT_ARG or NODROP"));
+        }
+        let features = Features {
+            no_array,
+            registered,
+            // The flag has no feature bit; it came with the same release as this one.
+            absolute_wait: parameters.is_feature_min_timeout(),
+            no_iowait: parameters.is_feature_no_iowait(),
+        };
+        Ok(Ring { uring, features, backlog: VecDeque::with_capacity(64), in_flight: 0 })
+    }
+
+    pub(crate) fn features(&self) -> Features {
+        self.features
+    }
+
+    pub(crate) fn uring(&self) -> &IoUring {
+        &self.uring
+    }
+
+    /// Queues a request.
+    ///
+    /// # Safety
+    ///
+    /// Memory that the request points to stays valid, and unmoved, until the last completion with
+    /// this token has come out of [`Ring::completions`], or for ever: the kernel writes into what
+    /// it reads into, and reads the rest, at any time until then, even when the ring is closed.
+    pub(crate) unsafe fn push(&mut self, request: Request, token: Token) {
+        self.in_flight += 1;
+        let entry = entry(request).user_data(token.to_user_data());
+        if !self.backlog.is_empty() {
+            self.backlog.push_back(entry);
+            return;
+        }
+        // SAFETY: the entry is valid, and what it points to is by the caller's promise.
+        if unsafe { self.uring.submission().push(&entry) }.is_err() {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    /// How many requests have not seen their last completion.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether requests wait to be handed to the kernel.
+    pub(crate) fn is_unsubmitted(&mut self) -> bool {
+        !self.backlog.is_empty() || !self.uring.submission().is_empty()
+    }
+
+    /// Whether the kernel has something that [`Ring::completions`] would bring.
+    pub(crate) fn has_completions(&mut self) -> bool {
+        !self.uring.completion().is_empty() || self.has_deferred()
+    }
+
+    /// Whether an enter with GETEVENTS would bring completions.
+    fn has_deferred(&mut self) -> bool {
+        let queue = self.uring.submission();
+        queue.taskrun() || queue.cq_overflow()
+    }
+
+    /// Hands over all requests, without waiting for anything.
+    pub(crate) fn submit(&mut self, counters: &Counters) {
+        while self.is_unsubmitted() {
+            self.fill();
+            if !self.enter(counters, 0, None) {
+                break;
+            }
+        }
+    }
+
+    /// Hands over all requests and waits for a completion, until the deadline if there is one.
+    /// Signals end the wait too.
+    pub(crate) fn wait(&mut self, counters: &Counters, now: Instant, deadline: Option<Instant>) {
+        self.fill();
+        if !self.backlog.is_empty() {
+            self.submit(counters);
+        }
+        let until = deadline.filter(|&deadline| deadline != Instant::FAR_FUTURE).map(|deadline| {
+            let nanos = match self.features.absolute_wait {
+                true => deadline.as_nanos(),
+                false => (deadline - now).as_nanos() as u64,
+            };
+            types::Timespec::new().sec(nanos / 1_000_000_000).nsec((nanos % 1_000_000_000) as u32)
+        });
+        counters.waits.add(1);
+        self.enter(counters, 1, until.as_ref());
+    }
+
+    /// Moves all completions that there are to `into`; first has the kernel make those it put off.
+    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
+        if self.has_deferred() {
+            if self.uring.submission().cq_overflow() {
+                counters.overflows.add(1);
+            }
+            self.enter(counters, 0, None);
+        }
+        for entry in self.uring.completion() {
+            let flags = entry.flags();
+            let more = cqueue::more(flags);
+            self.in_flight -= usize::from(!more);
+            into.push(Completion {
+                token: Token::from_user_data(entry.user_data()),
+                result: entry.result(),
+                buffer: cqueue::buffer_select(flags),
+                more,
+            });
+        }
+    }
+
+    /// Moves what fits from the backlog to the submission queue.
+    fn fill(&mut self) {
+        if self.backlog.is_empty() {
+            return;
+        }
+        let mut queue = self.uring.submission();
+        while let Some(entry) = self.backlog.front() {
+            // SAFETY: as in `push`; the promise made there holds until the request completes.
+            if unsafe { queue.push(entry) }.is_err() {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Enters the kernel. False if it took nothing for now: it lacks memory, or wants completions
+    /// reaped first, or a signal came. What it didn't take stays queued.
+    fn enter(&mut self, counters: &Counters, want: usize, until: Option<&types::Timespec>) -> bool {
+        counters.enters.add(1);
+        let mut flags = EnterFlags::empty();
+        let mut args = types::SubmitArgs::new();
+        if let Some(until) = until {
+            args = args.timespec(until);
+            flags.set(EnterFlags::ABS_TIMER, self.features.absolute_wait);
+        }
+        flags.set(EnterFlags::NO_IOWAIT, want > 0 && self.features.no_iowait);
+        // `submit_with_args_and_flags` adds GETEVENTS where task work or overflown completions wait.
+        let result = match want {
+            0 => self.uring.submitter().submit(),
+            _ => self.uring.submitter().submit_with_args_and_flags(want, &args, flags),
+        };
+        match result {
+            Ok(_) => true,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => false,
+                // The flags were probed and the ring is this thread's: nothing else is known to
+                // happen, and a runtime whose ring fails can do nothing any more.
+                _ => panic!("io_uring_enter: {error}"),
+            },
+        }
+    }
+
+    /// Cancels everything and waits, but not for ever, until nothing is in flight.
+    pub(crate) fn drain(
+        &mut self,
+        counters: &Counters,
+        mut clock: impl FnMut() -> Instant,
+        deadline: Instant,
+        into: &mut Vec<Completion>,
+    ) -> bool {
+        // SAFETY: the request points to nothing.
+        unsafe { self.push(Request::CancelAll, Token::NOBODY) };
+        loop {
+            self.submit(counters);
+            self.completions(counters, into);
+            if self.in_flight == 0 {
+                return true;
+            }
+            let now = clock();
+            if now >= deadline {
+                return false;
+            }
+            self.wait(counters, now, Some(deadline));
+        }
+    }
+}
+
+fn set_up(entries: u32, completions: u32, no_array: bool) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    builder
+        .dontfork()
+        .setup_clamp()
+        .setup_cqsize(completions)
+        .setup_submit_all()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag();
+    if no_array {
+        builder.setup_no_sqarray();
+    }
+    builder.build(entries)
+}
+
+fn entry(request: Request) -> squeue::Entry {
+    use types::Fd;
+    match request {
+        Request::AcceptMany { fd } => {
+            opcode::AcceptMulti::new(Fd(fd)).flags(libc::SOCK_CLOEXEC).build()
+        }
+        Request::Connect { fd, address, length } => {
+            opcode::Connect::new(Fd(fd), address, length).build()
+        }
+        Request::ReceiveMany { fd, group } => opcode::RecvMulti::new(Fd(fd), group).build(),
+        Request::Send { fd, data, length } => opcode::Send::new(Fd(fd), data, length)
+            // WAITALL makes the kernel go on after a short send by itself.
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build(),
+        Request::Read { fd, data, length, offset } => {
+            opcode::Read::new(Fd(fd), data, length).offset(offset).build()
+        }
+        Request::Write { fd, data, length, offset } => {
+            opcode::Write::new(Fd(fd), data, length).offset(offset).build()
+        }
+        Request::Open { path, flags, mode } => {
+            opcode::OpenAt::new(Fd(libc::AT_FDCWD), path).flags(flags).mode(mode).build()
+        }
+        Request::Sync { fd, data_only } => {
+            let flags = match data_only {
+                true => types::FsyncFlags::DATASYNC,
+                false => types::FsyncFlags::empty(),
+            };
+            opcode::Fsync::new(Fd(fd)).flags(flags).build()
+        }
+        Request::Allocate { fd, offset, length } => {
+            opcode::Fallocate::new(Fd(fd), length).offset(offset).build()
+        }
+        Request::Cancel { token } => opcode::AsyncCancel::new(token.to_user_data()).build(),
+        Request::CancelAll => opcode::AsyncCancel2::new(types::CancelBuilder::any().all()).build(),
+    }
+}

@@ -1,0 +1,497 @@
+//! A connection: what was received and not yet read, and what was written and not yet sent.
+//!
+//! **Receiving.** One request stays armed and completes once for each filled buffer. When the
+//! reader lags so far that the connection would take too many of the buffers that all share, it is
+//! cancelled, and armed again when the reader has caught up. When no buffer is free the kernel ends
+//! it, and the connection is parked until one is.
+//!
+//! ```text
+//!            receive()                    no buffer
+//!     Idle ------------> Armed ---------------------------> Parked
+//!      ^  last completion |  ^         buffers are free        |
+//!      |<-----------------+  +---------------------------------+
+//!      |                  | reader lags, or closing
+//!      +---- Stopping <---+
+//! ```
+//!
+//! **Sending.** There are two buffers: one that fills, and one that the kernel sends from, at most
+//! one request at a time. At a flush, if no request is in flight, they change places.
+//!
+//! **Closing.** When the last handle is gone and all is sent, or the time for that is up, requests
+//! in flight are cancelled. The connection stays in the core's table, and its descriptor open,
+//! until the last completion of each: so the kernel never sends from memory that was freed, and a
+//! completion never meets a stranger in the table.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::Shutdown;
+use super::lease::Lease;
+use crate::core::Core;
+use crate::driver::provided::GROUP;
+use crate::driver::{Completion, Kind, Request, Token};
+use crate::notify::set_waker;
+
+/// A buffer that grew beyond this is not kept when it has been sent.
+const KEPT_CAPACITY: usize = 1 << 20;
+/// One request sends at most so many bytes, to bound how long a connection's memory is pinned.
+const MOST_PER_SEND: usize = 1 << 30;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Receiving {
+    /// No request.
+    Idle,
+    /// A request is in flight.
+    Armed,
+    /// A request is in flight, and being cancelled.
+    Stopping,
+    /// No request, as there was no buffer.
+    Parked,
+}
+
+#[derive(Default)]
+struct Sending {
+    /// What the kernel sends from while a request is in flight, and then not to be touched.
+    out: Vec<u8>,
+    /// How much of `out` the kernel has taken.
+    sent: usize,
+    in_flight: bool,
+    /// To be shut down for writing when all is sent.
+    shut: bool,
+    waiting: Vec<(usize, Waker)>,
+}
+
+pub(crate) struct Connection {
+    core: Rc<Core>,
+    fd: OwnedFd,
+    index: u32,
+    handles: Cell<u32>,
+    receiving: Cell<Receiving>,
+    inbox: RefCell<VecDeque<(u16, u32)>>,
+    reader: RefCell<Option<Waker>>,
+    /// The peer has said all.
+    ended: Cell<bool>,
+    /// What comes in is thrown away.
+    deaf: Cell<bool>,
+    filling: RefCell<Vec<u8>>,
+    sending: RefCell<Sending>,
+    /// It is in the core's list of dirty connections.
+    dirty: Cell<bool>,
+    /// The number of the error that ended it, or 0.
+    failure: Cell<i32>,
+    closing: Cell<bool>,
+}
+
+impl Connection {
+    /// Takes a connected socket over. The caller holds the first handle.
+    pub(super) fn new(core: &Rc<Core>, fd: OwnedFd) -> Rc<Connection> {
+        let mut connections = core.connections.borrow_mut();
+        let entry = connections.vacant_entry();
+        let connection = Rc::new(Connection {
+            core: core.clone(),
+            fd,
+            index: entry.key() as u32,
+            handles: Cell::new(1),
+            receiving: Cell::new(Receiving::Idle),
+            inbox: RefCell::default(),
+            reader: RefCell::default(),
+            ended: Cell::new(false),
+            deaf: Cell::new(false),
+            filling: RefCell::default(),
+            sending: RefCell::default(),
+            dirty: Cell::new(false),
+            failure: Cell::new(0),
+            closing: Cell::new(false),
+        });
+        entry.insert(connection.clone());
+        connection
+    }
+
+    pub(super) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub(super) fn descriptor(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    fn token(&self, kind: Kind) -> Token {
+        Token { kind, index: self.index }
+    }
+
+    // Receiving.
+
+    /// How many filled buffers a connection may keep before it is paused.
+    fn share(&self) -> usize {
+        (usize::from(self.core.buffers.count()) / 4).max(1)
+    }
+
+    pub(super) fn poll_receive(&self, context: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        if let Some(lease) = self.take_lease() {
+            return Poll::Ready(Ok(Some(lease)));
+        }
+        if let Some(error) = self.error() {
+            return Poll::Ready(Err(error));
+        }
+        if self.ended.get() {
+            return Poll::Ready(Ok(None));
+        }
+        if self.receiving.get() == Receiving::Idle {
+            self.arm();
+        }
+        set_waker(&self.reader, context);
+        Poll::Pending
+    }
+
+    pub(super) fn take_lease(&self) -> Option<Lease> {
+        let (lease, left) = {
+            let mut inbox = self.inbox.borrow_mut();
+            let (buffer, length) = inbox.pop_front()?;
+            (Lease::new(self.core.clone(), buffer, length), inbox.len())
+        };
+        if self.receiving.get() == Receiving::Idle && left <= self.share() / 2 {
+            self.arm();
+        }
+        Some(lease)
+    }
+
+    fn arm(&self) {
+        if self.ended.get() || self.closing.get() || self.failure.get() != 0 {
+            return;
+        }
+        self.receiving.set(Receiving::Armed);
+        let request = Request::ReceiveMany { fd: self.fd(), group: GROUP };
+        // SAFETY: the request points to nothing: the kernel receives into the buffers of the group.
+        unsafe { self.core.ring.borrow_mut().push(request, self.token(Kind::Receive)) };
+    }
+
+    /// Cancels the receive, if there is one. Its last completion is still to come.
+    fn stop(&self) {
+        if self.receiving.get() == Receiving::Armed {
+            self.receiving.set(Receiving::Stopping);
+            self.cancel(Kind::Receive);
+        }
+    }
+
+    fn cancel(&self, kind: Kind) {
+        let request = Request::Cancel { token: self.token(kind) };
+        // SAFETY: the request points to nothing.
+        unsafe { self.core.ring.borrow_mut().push(request, Token::NOBODY) };
+    }
+
+    /// Receives again, after no buffer was free. False if nobody wants it to.
+    pub(crate) fn unpark(&self) -> bool {
+        if self.receiving.get() != Receiving::Parked {
+            return false;
+        }
+        self.receiving.set(Receiving::Idle);
+        self.arm();
+        self.receiving.get() == Receiving::Armed
+    }
+
+    /// Takes note of a completion of the receive.
+    pub(crate) fn received(self: &Rc<Self>, completion: Completion) {
+        if let Some(buffer) = completion.buffer {
+            self.take_in(buffer, completion.result);
+        }
+        let was = self.receiving.get();
+        if !completion.more {
+            self.receiving.set(Receiving::Idle);
+        }
+        match completion.result {
+            1.. => {}
+            0 => self.ended.set(true),
+            error => self.receive_failed(-error, was),
+        }
+        let lags = self.inbox.borrow().len() >= self.share();
+        match self.receiving.get() {
+            Receiving::Armed if lags => {
+                self.core.counters.pauses.add(1);
+                self.stop();
+            }
+            Receiving::Idle if !lags => self.arm(),
+            _ => {}
+        }
+        if self.closing.get() {
+            self.finish();
+        } else if completion.result != -libc::ENOBUFS {
+            self.wake_reader();
+        }
+    }
+
+    fn take_in(&self, buffer: u16, result: i32) {
+        self.core.buffers.taken();
+        match u32::try_from(result) {
+            Ok(length @ 1..) if !self.closing.get() && !self.deaf.get() => {
+                self.core.counters.bytes_received.add(u64::from(length));
+                self.inbox.borrow_mut().push_back((buffer, length));
+            }
+            _ => self.core.buffers.give(buffer),
+        }
+    }
+
+    fn receive_failed(self: &Rc<Self>, error: i32, was: Receiving) {
+        match error {
+            libc::ENOBUFS if !self.closing.get() => {
+                self.receiving.set(Receiving::Parked);
+                self.core.counters.parks.add(1);
+                self.core.parked.borrow_mut().push_back(self.clone());
+            }
+            // Not an end: the request can be made again.
+            libc::ENOBUFS | libc::EINTR | libc::EAGAIN => {}
+            libc::ECANCELED if was == Receiving::Stopping => {}
+            error => self.fail(error),
+        }
+    }
+
+    fn wake_reader(&self) {
+        let waker = self.reader.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    // Sending.
+
+    /// Has `write` append to what will be sent at the next flush.
+    pub(super) fn send_with<T>(self: &Rc<Self>, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        // Taken out while user code runs, which may come back here.
+        let mut filling = std::mem::take(&mut *self.filling.borrow_mut());
+        let result = write(&mut filling);
+        if self.failure.get() != 0 || self.sending.borrow().shut {
+            filling.clear();
+        }
+        let dirty = !filling.is_empty();
+        {
+            let mut place = self.filling.borrow_mut();
+            if place.is_empty() {
+                *place = filling;
+            } else {
+                // Somebody sent from within `write`: what it appended came first.
+                place.extend_from_slice(&filling);
+            }
+        }
+        if dirty {
+            self.mark_dirty();
+        }
+        result
+    }
+
+    fn mark_dirty(self: &Rc<Self>) {
+        if !self.dirty.replace(true) {
+            self.core.dirty.borrow_mut().push(self.clone());
+        }
+    }
+
+    /// Bytes that the kernel has not taken yet.
+    pub(super) fn queued(&self) -> usize {
+        let sending = self.sending.borrow();
+        self.filling.borrow().len() + sending.out.len() - sending.sent
+    }
+
+    pub(super) fn poll_drained(&self, limit: usize, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(error) = self.error() {
+            return Poll::Ready(Err(error));
+        }
+        if self.queued() <= limit {
+            return Poll::Ready(Ok(()));
+        }
+        let waiting = &mut self.sending.borrow_mut().waiting;
+        if !waiting.iter().any(|(at, waker)| *at == limit && waker.will_wake(context.waker())) {
+            waiting.push((limit, context.waker().clone()));
+        }
+        Poll::Pending
+    }
+
+    /// Makes a request to send what there is, unless one is in flight.
+    pub(crate) fn flush(&self) {
+        self.dirty.set(false);
+        let mut sending = self.sending.borrow_mut();
+        if sending.in_flight || self.failure.get() != 0 || self.closing.get() {
+            return;
+        }
+        let sending = &mut *sending;
+        if sending.sent == sending.out.len() {
+            sending.out.clear();
+            sending.sent = 0;
+            if sending.out.capacity() > KEPT_CAPACITY {
+                sending.out = Vec::new();
+            }
+            std::mem::swap(&mut sending.out, &mut *self.filling.borrow_mut());
+        }
+        let rest = &sending.out[sending.sent..];
+        if rest.is_empty() {
+            if sending.shut {
+                self.shut_down(libc::SHUT_WR);
+            }
+            return;
+        }
+        let length = rest.len().min(MOST_PER_SEND) as u32;
+        let request = Request::Send { fd: self.fd(), data: rest.as_ptr(), length };
+        sending.in_flight = true;
+        self.core.counters.sends.add(1);
+        // SAFETY: `out` is neither touched nor dropped while `in_flight` is set, which the last
+        // completion unsets: the core's table holds the connection until then. If the core ends
+        // before, it leaks itself with the table.
+        unsafe { self.core.ring.borrow_mut().push(request, self.token(Kind::Send)) };
+    }
+
+    /// Takes note of the completion of a send.
+    pub(crate) fn sent(self: &Rc<Self>, result: i32) {
+        {
+            let mut sending = self.sending.borrow_mut();
+            sending.in_flight = false;
+            if let Ok(length) = usize::try_from(result) {
+                sending.sent += length;
+                self.core.counters.bytes_sent.add(length as u64);
+            }
+        }
+        match -result {
+            ..=0 | libc::EINTR | libc::EAGAIN => {}
+            libc::ECANCELED if self.closing.get() => {}
+            error => self.fail(error),
+        }
+        if self.closing.get() {
+            self.finish();
+            return;
+        }
+        if self.queued() > 0 || self.sending.borrow().shut {
+            self.mark_dirty();
+        }
+        self.wake_drained();
+    }
+
+    /// Wakes those who wait for what is queued to become as little as it is.
+    fn wake_drained(&self) {
+        let queued = self.queued();
+        let failed = self.failure.get() != 0;
+        loop {
+            let waker = {
+                let waiting = &mut self.sending.borrow_mut().waiting;
+                let ready = waiting.iter().position(|(limit, _)| failed || queued <= *limit);
+                ready.map(|ready| waiting.swap_remove(ready).1)
+            };
+            let Some(waker) = waker else { return };
+            waker.wake();
+        }
+    }
+
+    // Ending.
+
+    pub(super) fn error(&self) -> Option<io::Error> {
+        match self.failure.get() {
+            0 => None,
+            number => Some(io::Error::from_raw_os_error(number)),
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.get() || self.failure.get() != 0
+    }
+
+    /// Notes an error that ends the connection, and tells all who wait.
+    fn fail(self: &Rc<Self>, error: i32) {
+        if self.failure.get() != 0 {
+            return;
+        }
+        self.failure.set(error);
+        // Both directions end: whatever is in flight completes soon.
+        self.shut_down(libc::SHUT_RDWR);
+        self.filling.borrow_mut().clear();
+        {
+            let mut sending = self.sending.borrow_mut();
+            if !sending.in_flight {
+                sending.out.clear();
+                sending.sent = 0;
+            }
+        }
+        self.wake_reader();
+        self.wake_drained();
+    }
+
+    fn shut_down(&self, how: i32) {
+        // SAFETY: no memory is passed. It can fail if the connection is gone, and then no harm is
+        // done.
+        unsafe { libc::shutdown(self.fd(), how) };
+    }
+
+    pub(super) fn shutdown(self: &Rc<Self>, how: Shutdown) {
+        if matches!(how, Shutdown::Read | Shutdown::Both) {
+            self.shut_down(libc::SHUT_RD);
+        }
+        if matches!(how, Shutdown::Write | Shutdown::Both) {
+            self.sending.borrow_mut().shut = true;
+            self.mark_dirty();
+        }
+    }
+
+    pub(super) fn abort(self: &Rc<Self>) {
+        self.fail(libc::ECONNABORTED);
+    }
+
+    pub(super) fn add_handle(&self) {
+        self.handles.set(self.handles.get() + 1);
+    }
+
+    /// Gives a handle up. True if it was the last, and there is still something to send: somebody
+    /// has then to see to it, with a handle of their own.
+    pub(super) fn drop_handle(self: &Rc<Self>) -> bool {
+        self.handles.set(self.handles.get() - 1);
+        if self.handles.get() > 0 || self.closing.get() {
+            return false;
+        }
+        let unsent = self.queued() > 0 && self.failure.get() == 0;
+        if unsent && !self.deaf.replace(true) && !self.core.tasks.is_closed() {
+            self.empty_inbox();
+            return true;
+        }
+        self.close();
+        false
+    }
+
+    /// Closes it as soon as the kernel has let go of it.
+    pub(crate) fn close(self: &Rc<Self>) {
+        if self.closing.replace(true) {
+            return;
+        }
+        if self.failure.get() == 0 {
+            self.failure.set(libc::ECANCELED);
+        }
+        self.empty_inbox();
+        self.stop();
+        if self.sending.borrow().in_flight {
+            self.cancel(Kind::Send);
+        }
+        self.finish();
+    }
+
+    fn empty_inbox(&self) {
+        for (buffer, _) in self.inbox.borrow_mut().drain(..) {
+            self.core.buffers.give(buffer);
+        }
+    }
+
+    /// Leaves the core's table, if closing and nothing is in flight. The descriptor is closed when
+    /// the last reference goes.
+    fn finish(self: &Rc<Self>) {
+        let receiving = matches!(self.receiving.get(), Receiving::Armed | Receiving::Stopping);
+        if receiving || self.sending.borrow().in_flight {
+            return;
+        }
+        let mut connections = self.core.connections.borrow_mut();
+        let index = self.index as usize;
+        if connections.get(index).is_some_and(|held| Rc::ptr_eq(held, self)) {
+            let held = connections.remove(index);
+            drop(connections);
+            drop(held);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One-shot operations: file I/O and the like.
+//!
+//! An operation's slot owns all that the kernel may touch, the buffer and the descriptor above all,
+//! from submission to the last completion. The future in a task's hands is a mere claim on the
+//! result. If it is dropped before, the operation is cancelled and its slot orphaned: the slot
+//! lives on until the kernel has let go, and closes a descriptor that an orphan still brings.
+
+use std::any::Any;
+use std::future::Future;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::buffer::Buffer;
+use crate::core::Core;
+use crate::driver::{Completion, Kind, Request, Token};
+
+/// What an operation keeps alive, and gives back when it is done.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) buffer: Option<Buffer>,
+    /// Whatever keeps the descriptor open.
+    #[expect(dead_code, reason = "kept for its destructor, which is not to run before")]
+    pub(crate) descriptor: Option<Rc<dyn Any>>,
+    /// Other memory that the kernel reads.
+    #[expect(dead_code, reason = "kept for the kernel, which reads it")]
+    pub(crate) memory: Option<Box<dyn Any>>,
+}
+
+pub(crate) struct Slot {
+    state: State,
+    kept: Kept,
+    /// The result is a descriptor, which has to be closed if nobody takes it.
+    brings_descriptor: bool,
+}
+
+enum State {
+    Running(Option<Waker>),
+    /// Nobody waits any more.
+    Orphaned,
+    Done(i32),
+}
+
+/// An operation under way.
+pub(crate) struct Operation {
+    core: Rc<Core>,
+    index: usize,
+    finished: bool,
+}
+
+impl Operation {
+    /// Submits a request.
+    ///
+    /// # Safety
+    ///
+    /// All memory that the request points to is owned by `kept`, on the heap, and what the kernel
+    /// writes to is reached by nobody else; the descriptor it names is owned by `kept` too.
+    pub(crate) unsafe fn submit(core: &Rc<Core>, request: Request, kept: Kept) -> Operation {
+        let brings_descriptor = matches!(request, Request::Open { .. });
+        let slot = Slot { state: State::Running(None), kept, brings_descriptor };
+        let index = core.operations.borrow_mut().insert(slot);
+        let token = Token::new(Kind::Operation, index);
+        // SAFETY: the slot owns `kept`, and is freed only in `completed` or, after that, by
+        // whoever takes the result. If the core ends before, it leaks itself with all slots.
+        unsafe { core.ring.borrow_mut().push(request, token) };
+        Operation { core: core.clone(), index, finished: false }
+    }
+}
+
+impl Future for Operation {
+    type Output = (io::Result<u32>, Kept);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut operations = this.core.operations.borrow_mut();
+        let slot = &mut operations[this.index];
+        match &mut slot.state {
+            State::Done(result) => {
+                let result = *result;
+                let slot = operations.remove(this.index);
+                this.finished = true;
+                Poll::Ready((to_result(result), slot.kept))
+            }
+            State::Running(waker) => {
+                if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                    let replaced = waker.replace(context.waker().clone());
+                    drop(operations);
+                    drop(replaced);
+                }
+                Poll::Pending
+            }
+            State::Orphaned => unreachable!("an orphan has no future"),
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let mut operations = self.core.operations.borrow_mut();
+        let slot = &mut operations[self.index];
+        if let State::Done(result) = slot.state {
+            let slot = operations.remove(self.index);
+            drop(operations);
+            slot.discard(result);
+            return;
+        }
+        let was = std::mem::replace(&mut slot.state, State::Orphaned);
+        drop(operations);
+        drop(was);
+        let token = Token::new(Kind::Operation, self.index);
+        // SAFETY: the request points to nothing.
+        unsafe { self.core.ring.borrow_mut().push(Request::Cancel { token }, Token::NOBODY) };
+    }
+}
+
+impl Slot {
+    fn discard(self, result: i32) {
+        if self.brings_descriptor && result >= 0 {
+            drop(own(result));
+        }
+    }
+}
+
+/// Takes note of a completion.
+pub(crate) fn completed(core: &Core, completion: Completion) {
+    debug_assert!(!completion.more);
+    let index = completion.token.index as usize;
+    let mut operations = core.operations.borrow_mut();
+    let Some(slot) = operations.get_mut(index) else { return };
+    match std::mem::replace(&mut slot.state, State::Done(completion.result)) {
+        State::Orphaned => {
+            let slot = operations.remove(index);
+            drop(operations);
+            slot.discard(completion.result);
+        }
+        State::Running(waker) => {
+            drop(operations);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+        State::Done(_) => unreachable!("an operation completes once"),
+    }
+}
+
+/// What a result is, in Rust's terms.
+pub(crate) fn to_result(result: i32) -> io::Result<u32> {
+    u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+}
+
+/// Owns a descriptor that the kernel has just made for us.
+pub(crate) fn own(result: i32) -> OwnedFd {
+    debug_assert!(result >= 0);
+    // SAFETY: the number comes from a completion, which nobody else saw.
+    unsafe { OwnedFd::from_raw_fd(result) }
+}

@@ -1,0 +1,342 @@
+//! How other threads reach a core.
+//!
+//! They put what they want into its inbox and, only if it sleeps, write to its eventfd. The list of
+//! all runtimes finds a core by the number that its wakers carry; a core that has ended is not in
+//! the list, and a wake for it does nothing.
+
+use std::future::Future;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::task::{Context, Poll, Waker};
+use std::{fmt, io};
+
+use crossbeam::queue::{ArrayQueue, SegQueue};
+
+use crate::error::Error;
+use crate::task::Stage;
+use crate::task::waker::TaskId;
+
+/// So many wakes can wait. If there are more, all tasks are woken, which is always allowed.
+const WAKES: usize = 1024;
+
+const AWAKE: u8 = 0;
+/// About to wait in the kernel, or waiting.
+const ASLEEP: u8 = 1;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The part of a core that other threads see.
+pub(crate) struct Remote {
+    state: AtomicU8,
+    wakes: ArrayQueue<TaskId>,
+    wake_all: AtomicBool,
+    jobs: SegQueue<Job>,
+    /// No more jobs are taken.
+    closed: AtomicBool,
+    event: OwnedFd,
+}
+
+impl Remote {
+    pub(crate) fn new() -> io::Result<Remote> {
+        // Blocking: a read of it through the ring then waits, in place of failing with EAGAIN.
+        // SAFETY: no memory is passed.
+        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Remote {
+            state: AtomicU8::new(AWAKE),
+            wakes: ArrayQueue::new(WAKES),
+            wake_all: AtomicBool::new(false),
+            jobs: SegQueue::new(),
+            closed: AtomicBool::new(false),
+            // SAFETY: the descriptor was just made, and nobody else has it.
+            event: unsafe { OwnedFd::from_raw_fd(event) },
+        })
+    }
+
+    pub(crate) fn event(&self) -> RawFd {
+        self.event.as_raw_fd()
+    }
+
+    /// Has the core wake a task.
+    pub(crate) fn wake(&self, id: TaskId) {
+        if self.wakes.push(id).is_err() {
+            self.wake_all.store(true, Ordering::Release);
+        }
+        self.rouse();
+    }
+
+    fn push(&self, job: Job) {
+        self.jobs.push(job);
+        self.rouse();
+    }
+
+    /// Ends the core's sleep. What it is to find was stored before.
+    fn rouse(&self) {
+        // Pairs with the fence in `fall_asleep`: of the two threads, one sees what the other did.
+        fence(Ordering::SeqCst);
+        if self.state.load(Ordering::Relaxed) == ASLEEP
+            && self.state.swap(AWAKE, Ordering::AcqRel) == ASLEEP
+        {
+            let one = 1_u64;
+            // SAFETY: eight bytes are read from `one`. The write would block if the counter neared
+            // 2^64, but each sleep adds at most one, and the core reads it when it wakes.
+            unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+        }
+    }
+
+    /// Announces that the core will sleep. False if it must not, as something came in.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.state.store(ASLEEP, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.is_empty() {
+            return true;
+        }
+        self.awake();
+        false
+    }
+
+    pub(crate) fn awake(&self) {
+        self.state.store(AWAKE, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wakes.is_empty() && self.jobs.is_empty() && !self.wake_all.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<TaskId> {
+        self.wakes.pop()
+    }
+
+    pub(crate) fn take_wake_all(&self) -> bool {
+        self.wake_all.load(Ordering::Relaxed) && self.wake_all.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn next_job(&self) -> Option<Job> {
+        self.jobs.pop()
+    }
+
+    /// Refuses jobs from now on, and drops those that came: who awaits their results is told.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        while let Some(job) = self.jobs.pop() {
+            drop(job);
+        }
+    }
+}
+
+/// All runtimes of the process, each at the place that is its number.
+static RUNTIMES: RwLock<Vec<Option<Arc<Remote>>>> = RwLock::new(Vec::new());
+
+/// Wakes a task from a thread that is not its own.
+pub(crate) fn wake(id: TaskId) {
+    let runtimes = RUNTIMES.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Some(remote)) = runtimes.get(usize::from(id.runtime)) {
+        remote.wake(id);
+    }
+}
+
+/// A place in the list of all runtimes, kept until dropped.
+pub(crate) struct Registration(u16);
+
+impl Registration {
+    pub(crate) fn new(remote: Arc<Remote>) -> Result<Registration, Error> {
+        let mut runtimes = RUNTIMES.write().unwrap_or_else(PoisonError::into_inner);
+        let place = runtimes.iter().position(Option::is_none).unwrap_or(runtimes.len());
+        let number = u16::try_from(place).map_err(|_| Error::Io {
+            what: "65536 runtimes exist already",
+            source: io::ErrorKind::QuotaExceeded.into(),
+        })?;
+        if place == runtimes.len() {
+            runtimes.push(None);
+        }
+        runtimes[place] = Some(remote);
+        Ok(Registration(number))
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.0
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut runtimes = RUNTIMES.write().unwrap_or_else(PoisonError::into_inner);
+        runtimes[usize::from(self.0)] = None;
+    }
+}
+
+/// A way into a runtime from any thread.
+///
+/// ```
+/// use bowline_runtime::{Handle, Runtime};
+///
+/// let (send, receive) = std::sync::mpsc::channel();
+/// let core = std::thread::spawn(move || {
+///     let runtime = Runtime::builder().build().unwrap();
+///     send.send(runtime.handle()).unwrap();
+///     runtime.block_on(std::future::pending::<()>());
+/// });
+/// let handle: Handle = receive.recv().unwrap();
+///
+/// // Await it in whatever executor there is, or block on it, as here.
+/// let sum = handle.spawn(|| async { 40 + 2 });
+/// assert_eq!(sum.wait().unwrap(), 42);
+/// ```
+#[derive(Clone)]
+pub struct Handle {
+    remote: Arc<Remote>,
+}
+
+impl Handle {
+    pub(crate) fn new(remote: Arc<Remote>) -> Handle {
+        Handle { remote }
+    }
+
+    /// Runs a future on the runtime. It is made there, by the closure, and need not be Send; its
+    /// output comes back. Dropping the [`RemoteHandle`] detaches the task.
+    pub fn spawn<C, F>(&self, make: C) -> RemoteHandle<F::Output>
+    where
+        C: FnOnce() -> F + Send + 'static,
+        F: Future<Output: Send> + 'static,
+    {
+        self.spawn_at(Stage::Work, make)
+    }
+
+    /// As [`Handle::spawn`], with the stage at which the task is to run.
+    pub fn spawn_at<C, F>(&self, stage: Stage, make: C) -> RemoteHandle<F::Output>
+    where
+        C: FnOnce() -> F + Send + 'static,
+        F: Future<Output: Send> + 'static,
+    {
+        let (promise, handle) = promise();
+        if self.is_closed() {
+            return handle;
+        }
+        self.remote.push(Box::new(move || {
+            drop(crate::spawn_at(stage, async move { promise.keep(make().await) }));
+        }));
+        if self.is_closed() {
+            // It closed meanwhile, and may have emptied its inbox before the job was in it.
+            self.remote.close();
+        }
+        handle
+    }
+
+    /// Whether the runtime has ended.
+    pub fn is_closed(&self) -> bool {
+        self.remote.closed.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+/// The runtime ended, or the task panicked, before there was an output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the task ended without an output: it panicked, or its runtime ended")]
+pub struct Lost;
+
+enum Outcome<T> {
+    Open(Option<Waker>),
+    Kept(T),
+    Broken,
+    Taken,
+}
+
+struct Shared<T> {
+    outcome: Mutex<Outcome<T>>,
+    settled: std::sync::Condvar,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Outcome<T>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, outcome: Outcome<T>) {
+        let mut guard = self.lock();
+        if let Outcome::Open(_) = &*guard
+            && let Outcome::Open(waker) = std::mem::replace(&mut *guard, outcome)
+        {
+            drop(guard);
+            self.settled.notify_all();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+struct Promise<T>(Arc<Shared<T>>);
+
+impl<T> Promise<T> {
+    fn keep(self, output: T) {
+        self.0.settle(Outcome::Kept(output));
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.0.settle(Outcome::Broken);
+    }
+}
+
+fn promise<T>() -> (Promise<T>, RemoteHandle<T>) {
+    let shared = Arc::new(Shared {
+        outcome: Mutex::new(Outcome::Open(None)),
+        settled: std::sync::Condvar::new(),
+    });
+    (Promise(shared.clone()), RemoteHandle(shared))
+}
+
+/// A claim on the output of a task that runs on another thread. It is a future for any executor.
+#[must_use = "dropping it detaches the task; bind it to `_` to say so, or await it"]
+pub struct RemoteHandle<T>(Arc<Shared<T>>);
+
+impl<T> RemoteHandle<T> {
+    /// Blocks this thread until the output is there. Not for use inside a runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] if there will be none.
+    pub fn wait(self) -> Result<T, Lost> {
+        let mut outcome = self.0.lock();
+        while let Outcome::Open(_) = *outcome {
+            outcome = self.0.settled.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
+        take(&mut outcome)
+    }
+}
+
+fn take<T>(outcome: &mut Outcome<T>) -> Result<T, Lost> {
+    match std::mem::replace(outcome, Outcome::Taken) {
+        Outcome::Kept(output) => Ok(output),
+        _ => Err(Lost),
+    }
+}
+
+impl<T> Future for RemoteHandle<T> {
+    type Output = Result<T, Lost>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut outcome = self.0.lock();
+        if let Outcome::Open(waker) = &mut *outcome {
+            waker.replace(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(take(&mut outcome))
+    }
+}
+
+impl<T> fmt::Debug for RemoteHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteHandle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,280 @@
+//! Building a runtime, running it, and ending it.
+
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::pin::pin;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bowline_time::Duration;
+
+use crate::clock::Source;
+use crate::core::{Core, Entered, Settings, is_entered};
+use crate::driver::provided::{MOST_BUFFERS, ProvidedBuffers};
+use crate::driver::ring::{Features, Ring};
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::remote::{Handle, Registration, Remote};
+use crate::task::Stage;
+use crate::task::cell::Cell;
+use crate::task::join::JoinHandle;
+
+/// How a runtime is to be. [`Runtime::builder`] gives the default.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    cpu: Option<usize>,
+    entries: u32,
+    completions: Option<u32>,
+    buffer_count: u16,
+    buffer_size: u32,
+    patience: Duration,
+    settings: Settings,
+}
+
+impl Builder {
+    fn new() -> Builder {
+        Builder {
+            cpu: None,
+            entries: 1024,
+            completions: None,
+            buffer_count: 256,
+            buffer_size: 16 << 10,
+            patience: Duration::from_secs(5),
+            settings: Settings {
+                spin: Duration::ZERO,
+                budget: Duration::from_micros(200),
+                linger: Duration::from_secs(5),
+            },
+        }
+    }
+
+    /// Pins the thread to a CPU. Default: not pinned.
+    #[must_use]
+    pub fn pin(mut self, cpu: Option<usize>) -> Builder {
+        self.cpu = cpu;
+        self
+    }
+
+    /// For how long the thread looks for something to do before it sleeps. A wake from sleep costs
+    /// tens of microseconds; spinning costs a CPU. Default: not at all.
+    #[must_use]
+    pub fn spin(mut self, spin: Duration) -> Builder {
+        self.settings.spin = spin;
+        self
+    }
+
+    /// For how long the tasks of a stage run before the loop turns to look for input. It bounds the
+    /// delay that many short tasks cause, not that of one long poll. Default: 200 µs.
+    #[must_use]
+    pub fn budget(mut self, budget: Duration) -> Builder {
+        self.settings.budget = budget;
+        self
+    }
+
+    /// How many requests are handed to the kernel at once. More than that are handed over in several
+    /// calls; none is refused. The kernel rounds it up to a power of two. Default: 1024.
+    #[must_use]
+    pub fn entries(mut self, entries: u32) -> Builder {
+        self.entries = entries;
+        self
+    }
+
+    /// How many completions the kernel can post before it has to put them aside, which is slow.
+    /// Default: four times as many as there are entries.
+    #[must_use]
+    pub fn completions(mut self, completions: u32) -> Builder {
+        self.completions = Some(completions);
+        self
+    }
+
+    /// The receive buffers that all connections of the runtime share: how many, rounded up to a
+    /// power of two and at most 32 768, and of how many bytes each. Default: 256 of 16 KiB.
+    #[must_use]
+    pub fn buffers(mut self, count: u16, size: u32) -> Builder {
+        self.buffer_count = count;
+        self.buffer_size = size;
+        self
+    }
+
+    /// How long a connection that is dropped may take to send what it still holds. Default: 5 s.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Builder {
+        self.settings.linger = linger;
+        self
+    }
+
+    /// How long the runtime waits at its end for the kernel to let go of its memory. After that,
+    /// the memory is leaked, and an error event says so. Default: 5 s.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Builder {
+        self.patience = patience;
+        self
+    }
+
+    /// Makes the runtime, for this thread. It is bound to it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] says why it is not to be had, and what helps.
+    pub fn build(&self) -> Result<Runtime, Error> {
+        if is_entered() {
+            return Err(Error::Nested);
+        }
+        if let Some(cpu) = self.cpu
+            && !core_affinity::set_for_current(core_affinity::CoreId { id: cpu })
+        {
+            return Err(Error::Pin { cpu });
+        }
+        lower_timer_slack();
+        let entries = self.entries.max(2);
+        let completions = self.completions.unwrap_or(entries * 4).max(entries);
+        let ring = Ring::new(entries, completions)?;
+        let count = self.buffer_count.clamp(1, MOST_BUFFERS).next_power_of_two();
+        let buffers = ProvidedBuffers::new(&ring, count, self.buffer_size.max(1))?;
+        let remote = Arc::new(Remote::new().map_err(Error::io("eventfd"))?);
+        let registration = Registration::new(remote.clone())?;
+        let core = Core::new(self.settings, ring, buffers, remote, registration);
+        Ok(Runtime { core: ManuallyDrop::new(core), patience: self.patience })
+    }
+}
+
+/// The kernel may delay a timer by this thread's slack, 50 µs by default, to batch wakes.
+fn lower_timer_slack() {
+    // SAFETY: no memory is passed. If it fails, timers are later, and the metrics tell.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
+}
+
+/// A thread's runtime: an io_uring, the tasks, timers, connections and files on it.
+///
+/// When it is dropped all its tasks are; what is in flight is cancelled, and the kernel waited for
+/// until it has let go of all memory. See the [crate's documentation](crate) for an example.
+pub struct Runtime {
+    core: ManuallyDrop<Rc<Core>>,
+    patience: Duration,
+}
+
+impl Runtime {
+    /// How a runtime is to be.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Runs a future to its end, and all tasks meanwhile. Tasks that have not ended then go on in
+    /// the next `block_on`.
+    ///
+    /// # Panics
+    ///
+    /// If the future does, and if the thread is inside a runtime already.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let entered = Entered::enter(&self.core).expect("this thread is inside a runtime already");
+        let mut cell = pin!(Cell::new(future));
+        // SAFETY: the future is not moved out of the cell.
+        let pointer = NonNull::from(unsafe { cell.as_mut().get_unchecked_mut() });
+        let erased = Cell::erase(pointer);
+
+        /// Removes the task from the table even if the loop panics.
+        struct Adopted<'a>(&'a Core, crate::task::waker::TaskId);
+        impl Drop for Adopted<'_> {
+            fn drop(&mut self) {
+                self.0.tasks.forget(self.1);
+            }
+        }
+        // SAFETY: the cell is pinned on this stack, below `adopted`, which ends before it.
+        let adopted = Adopted(&self.core, unsafe { self.core.tasks.adopt(erased) });
+        while !self.core.tasks.adopted_ended() {
+            self.core.turn();
+        }
+        drop(adopted);
+        // SAFETY: the task has ended, nothing else refers to the cell, and the type is its own.
+        let output = unsafe { erased.take::<F::Output>() };
+        drop(entered);
+        match output {
+            Some(Ok(output)) => output,
+            Some(Err(error)) => match error.into_panic() {
+                Ok(payload) => std::panic::resume_unwind(payload),
+                Err(error) => panic!("{error}"),
+            },
+            None => unreachable!("the task ended, and nobody took its output"),
+        }
+    }
+
+    /// Makes a task of a future, to run in the next [`block_on`](Runtime::block_on).
+    pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        spawn_on(&self.core, Stage::Work, future)
+    }
+
+    /// A way in for other threads.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.core.remote.clone())
+    }
+
+    pub(crate) fn features(&self) -> Features {
+        self.core.ring.borrow().features()
+    }
+
+    pub(crate) fn clock_source(&self) -> Source {
+        self.core.clock.source()
+    }
+
+    /// What it has counted.
+    pub fn metrics(&self) -> Metrics {
+        self.core.metrics()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // SAFETY: it is taken here only, and `self` is gone after.
+        let core = unsafe { ManuallyDrop::take(&mut self.core) };
+        // Inside another runtime destructors can't tell which is theirs; they see none.
+        let entered = Entered::enter(&core);
+        let drained = core.close(self.patience);
+        drop(entered);
+        if !drained {
+            let requests = core.metrics().requests_in_flight;
+            tracing::error!(
+                requests,
+                "the kernel still holds memory of a runtime that ended: leaking it"
+            );
+            std::mem::forget(core);
+        }
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("id", &self.core.id).finish_non_exhaustive()
+    }
+}
+
+fn spawn_on<F: Future + 'static>(
+    core: &Rc<Core>,
+    stage: Stage,
+    future: F,
+) -> JoinHandle<F::Output> {
+    core.counters.spawns.add(1);
+    let id = core.tasks.spawn(stage, future);
+    // SAFETY: the task is of this future, and this is its first handle.
+    unsafe { JoinHandle::new(core.clone(), id) }
+}
+
+/// Makes a task of a future, on the current runtime, at [`Stage::Work`].
+///
+/// It need not be Send, and nothing is allocated once as many tasks of its size have lived at once.
+///
+/// # Panics
+///
+/// Outside a runtime.
+pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
+    spawn_at(Stage::Work, future)
+}
+
+/// Makes a task of a future, on the current runtime, which runs at a stage of the turn.
+///
+/// # Panics
+///
+/// Outside a runtime.
+pub fn spawn_at<F: Future + 'static>(stage: Stage, future: F) -> JoinHandle<F::Output> {
+    spawn_on(&crate::core::current(), stage, future)
+}

@@ -1,0 +1,32 @@
+//! Tasks: futures of one core, polled in the order of a turn's stages.
+//!
+//! * [`table`]: which tasks there are, who is ready, and who awaits whom.
+//! * [`cell`]: a future, and then its output, in a place of its own whose type the table forgot.
+//! * [`memory`]: the places, in classes of size, used again.
+//! * [`waker`]: names a task by number, so that it may go anywhere and outlive everything.
+//! * [`join`]: what a spawner gets.
+
+pub(crate) mod cell;
+pub(crate) mod join;
+pub(crate) mod memory;
+pub(crate) mod table;
+pub(crate) mod waker;
+
+pub use join::{JoinError, JoinHandle};
+
+/// When in a turn of the loop a task runs.
+///
+/// A turn applies all that arrived before anything is decided on it, and submits what was decided
+/// before any work is begun. See [the crate's documentation](crate#the-turn).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Stage {
+    /// Readers of connections: they apply what came in. Run until the sockets are dry.
+    Input = 0,
+    /// Whoever chooses what to do next, with all input applied. What it sends is submitted to the
+    /// kernel before any task of [`Stage::Work`] is polled.
+    Decide = 1,
+    /// Everything else.
+    #[default]
+    Work = 2,
+}

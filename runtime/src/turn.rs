@@ -1,0 +1,139 @@
+//! The loop.
+
+use bowline_time::Instant;
+
+use crate::core::Core;
+use crate::task::Stage;
+
+/// How often a turn looks for more input before it goes on with what it has.
+const INPUT_ROUNDS: usize = 64;
+/// A task's poll is much shorter than a budget: the clock is read once for so many.
+const POLLS_PER_LOOK: u32 = 8;
+
+impl Core {
+    /// One turn of the loop.
+    ///
+    /// Its order is a promise. All that has arrived is applied before anything is decided on it,
+    /// and what was decided is in the kernel's hands before any work begins.
+    pub(crate) fn turn(&self) {
+        self.counters.turns.add(1);
+        self.now.set(self.clock.now());
+        self.tasks.begin_turn();
+        self.take_remote();
+
+        for _ in 0..INPUT_ROUNDS {
+            self.reap();
+            self.run(Stage::Input);
+            if !self.has_input() {
+                break;
+            }
+        }
+
+        self.expire_timers();
+        self.run(Stage::Decide);
+        if self.tasks.is_ready(Stage::Work) {
+            self.submit();
+        }
+
+        self.run(Stage::Work);
+        self.flush();
+        self.unpark();
+        match self.is_idle() {
+            true => self.sleep(),
+            false => self.submit(),
+        }
+    }
+
+    /// Whether the sockets may hold more than was applied. Connections that ran out of buffers are
+    /// asked again, now that their readers gave some back.
+    fn has_input(&self) -> bool {
+        if self.unpark() {
+            self.submit();
+        }
+        self.ring.borrow_mut().has_completions()
+    }
+
+    /// Runs a stage's ready tasks until there are none, or the budget is used up.
+    fn run(&self, stage: Stage) {
+        let Some(mut next) = self.tasks.next(stage) else { return };
+        let end = self.clock.now() + self.settings.budget;
+        let mut polls = 0_u32;
+        loop {
+            self.tasks.poll_counted(next, &self.counters);
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(POLLS_PER_LOOK) && self.clock.now() >= end {
+                self.counters.budgets_exhausted.add(1);
+                return;
+            }
+            match self.tasks.next(stage) {
+                Some(index) => next = index,
+                None => return,
+            }
+        }
+    }
+
+    fn expire_timers(&self) {
+        let now = self.now.get();
+        loop {
+            let (due, waker) = {
+                let mut timers = self.timers.borrow_mut();
+                let due = timers.next();
+                (due, timers.expire(now))
+            };
+            let Some(waker) = waker else { break };
+            self.counters.timers.add(1);
+            let late = due.map_or(0, |due| (now - due).as_nanos() as u64);
+            self.counters.latest_timer.raise_to(late);
+            waker.wake();
+        }
+    }
+
+    /// Whether there is nothing to do but wait.
+    fn is_idle(&self) -> bool {
+        !self.tasks.any_ready()
+            && !self.tasks.adopted_ended()
+            && !self.can_unpark()
+            && !self.ring.borrow_mut().has_completions()
+    }
+
+    /// Hands all that is queued to the kernel.
+    fn submit(&self) {
+        self.flush();
+        self.ring.borrow_mut().submit(&self.counters);
+    }
+
+    /// Waits for completions, other threads, or the next timer; before that, spins if told to.
+    fn sleep(&self) {
+        let next = self.timers.borrow().next();
+        if !self.settings.spin.is_zero() && self.spin(next) {
+            return;
+        }
+        if self.remote.fall_asleep() {
+            let now = self.now.get();
+            self.ring.borrow_mut().wait(&self.counters, now, next);
+            self.remote.awake();
+        } else {
+            self.ring.borrow_mut().submit(&self.counters);
+        }
+    }
+
+    /// Looks for something to do for a while, without entering the kernel. True if it found it.
+    fn spin(&self, next: Option<Instant>) -> bool {
+        self.ring.borrow_mut().submit(&self.counters);
+        let start = self.clock.now();
+        let end = start + self.settings.spin;
+        loop {
+            let now = self.clock.now();
+            if self.ring.borrow_mut().has_completions()
+                || !self.remote.is_empty()
+                || next.is_some_and(|next| next <= now)
+            {
+                return true;
+            }
+            if now >= end {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}

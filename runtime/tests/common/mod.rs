@@ -1,0 +1,50 @@
+//! What the integration tests share.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
+use bowline_runtime::{Runtime, spawn, timeout};
+
+/// Longer than anything here takes on the slowest machine.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+
+/// Runs a test's future on a runtime of its own.
+pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
+    run_on(&Runtime::builder().build().unwrap(), future)
+}
+
+/// Runs a test's future, but not for ever.
+pub(crate) fn run_on<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
+    runtime.block_on(async { timeout(LONG, future).await.expect("the test hangs") })
+}
+
+/// A listener on loopback, and its address.
+pub(crate) fn listen() -> (TcpListener, SocketAddr) {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Both ends of a new connection, the connecting one first.
+pub(crate) async fn accept_one(
+    listener: &TcpListener,
+    address: SocketAddr,
+) -> (TcpStream, TcpStream) {
+    let connecting = spawn(TcpStream::connect(address, LONG));
+    let server = listener.accept().await.unwrap();
+    (connecting.await.unwrap().unwrap(), server)
+}
+
+/// Bytes that differ with `seed`.
+pub(crate) fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed.wrapping_mul(7)) as u8).collect()
+}
+
+/// How many descriptors the process has open.
+pub(crate) fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}

@@ -1,0 +1,337 @@
+//! Connections, over the real ring.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
+use bowline_runtime::{Runtime, Stage, metrics, spawn, spawn_at, yield_now};
+use common::{LONG, accept_one, listen, pattern, run, run_on};
+
+/// Sends everything back until the peer has said all.
+async fn echo(stream: TcpStream) -> std::io::Result<()> {
+    while let Some(bytes) = stream.receive().await? {
+        stream.send(&bytes);
+    }
+    Ok(())
+}
+
+fn serve_echo(listener: TcpListener) {
+    drop(spawn_at(Stage::Input, async move {
+        while let Ok(stream) = listener.accept().await {
+            drop(spawn_at(Stage::Input, echo(stream)));
+        }
+    }));
+}
+
+/// Receives exactly so many bytes.
+async fn receive_exactly(stream: &TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        let lease = stream.receive().await.unwrap().expect("the peer sends so many");
+        bytes.extend_from_slice(&lease);
+    }
+    assert_eq!(bytes.len(), length);
+    bytes
+}
+
+async fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address, LONG).await.unwrap()
+}
+
+/// One after the other, `rounds` messages go out and come back.
+async fn ping(address: SocketAddr, rounds: usize, length: usize) {
+    let stream = connect(address).await;
+    for round in 0..rounds {
+        let message = pattern(length, round);
+        stream.send(&message);
+        assert!(receive_exactly(&stream, length).await == message, "round {round}");
+    }
+}
+
+#[test]
+fn many_frames_come_back_as_they_went() {
+    run(async {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        ping(address, 20_000, 64).await;
+    });
+}
+
+#[test]
+fn a_megabyte_at_once_comes_back_whole() {
+    run(async {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        ping(address, 8, 1 << 20).await;
+    });
+}
+
+#[test]
+fn what_is_sent_in_one_turn_leaves_in_one_request() {
+    run(async {
+        let (listener, address) = listen();
+        let (sender, receiver) = accept_one(&listener, address).await;
+        let before = metrics().sends;
+        for byte in 0..100_u8 {
+            sender.send(&[byte]);
+        }
+        let bytes = receive_exactly(&receiver, 100).await;
+        assert!(bytes.iter().copied().eq(0..100));
+        assert_eq!(metrics().sends - before, 1);
+    });
+}
+
+#[test]
+fn version_six_works_too() {
+    run(async {
+        let listener =
+            TcpListener::bind("[::1]:0".parse().unwrap(), ListenOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, server) = accept_one(&listener, address).await;
+        assert_eq!(client.local_addr().unwrap(), server.peer_addr().unwrap());
+        client.send(b"six");
+        assert_eq!(receive_exactly(&server, 3).await, b"six");
+    });
+}
+
+#[test]
+fn several_listeners_share_a_port_if_they_say_so() {
+    run(async {
+        let options = ListenOptions::default().reuse_port(true);
+        let first = TcpListener::bind("127.0.0.1:0".parse().unwrap(), options.clone()).unwrap();
+        let address = first.local_addr().unwrap();
+        let second = TcpListener::bind(address, options).unwrap();
+        assert_eq!(second.local_addr().unwrap(), address);
+        let exclusive = TcpListener::bind(address, ListenOptions::default());
+        assert_eq!(exclusive.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    });
+}
+
+#[test]
+fn a_refused_connection_and_one_that_takes_too_long_are_errors() {
+    run(async {
+        let (listener, address) = listen();
+        drop(listener);
+        yield_now().await;
+        let refused = TcpStream::connect(address, LONG).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        // A listener whose queue is full lets connections hang.
+        let full = TcpListener::bind("127.0.0.1:0".parse().unwrap(), {
+            let mut options = ListenOptions::default();
+            options.backlog = 0;
+            options
+        })
+        .unwrap();
+        let address = full.local_addr().unwrap();
+        let first = connect(address).await;
+        let hanging = TcpStream::connect(address, Duration::from_millis(20)).await;
+        let error = hanging.expect_err("the queue is full");
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        drop(first);
+    });
+}
+
+#[test]
+fn a_dropped_receive_loses_nothing() {
+    run(async {
+        let (listener, address) = listen();
+        let (sender, receiver) = accept_one(&listener, address).await;
+        for round in 0..500 {
+            let never = bowline_runtime::timeout(Duration::from_micros(50), receiver.receive());
+            assert!(never.await.is_err(), "nothing was sent in round {round}");
+            sender.send(&pattern(10, round));
+            assert_eq!(receive_exactly(&receiver, 10).await, pattern(10, round));
+        }
+    });
+}
+
+#[test]
+fn what_was_queued_arrives_after_the_stream_was_dropped() {
+    run(async {
+        let (listener, address) = listen();
+        let (sender, receiver) = accept_one(&listener, address).await;
+        let message = pattern(4 << 20, 3);
+        sender.send(&message);
+        drop(sender);
+        assert!(receive_exactly(&receiver, message.len()).await == message);
+        assert!(receiver.receive().await.unwrap().is_none());
+        drop(receiver);
+        drop(listener);
+        while metrics().live_connections > 0 {
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_never_reads_does_not_keep_a_dropped_stream_for_ever() {
+    let runtime = Runtime::builder().linger(Duration::from_millis(20)).build().unwrap();
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        let (sender, receiver) = accept_one(&listener, address).await;
+        sender.send(&vec![1; 64 << 20]);
+        drop(sender);
+        while metrics().live_connections > 1 {
+            yield_now().await;
+        }
+        drop(receiver);
+    });
+}
+
+#[test]
+fn shutting_down_one_way_leaves_the_other() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        client.send(b"question");
+        client.shutdown(std::net::Shutdown::Write);
+        assert_eq!(receive_exactly(&server, 8).await, b"question");
+        assert!(server.receive().await.unwrap().is_none());
+        server.send(b"answer");
+        assert_eq!(receive_exactly(&client, 6).await, b"answer");
+        client.send(b"too late");
+        assert_eq!(client.queued(), 0);
+    });
+}
+
+#[test]
+fn a_failed_connection_tells_reader_and_writer() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let waiting = spawn({
+            let client = client.clone();
+            async move { client.receive().await.map(|lease| lease.is_some()) }
+        });
+        yield_now().await;
+        client.abort();
+        let error = waiting.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
+        client.send(b"forgotten");
+        assert_eq!(client.queued(), 0);
+        assert!(client.drained(0).await.is_err());
+        assert!(client.error().is_some());
+        drop(client);
+        assert!(!matches!(server.receive().await, Ok(Some(_))));
+    });
+}
+
+#[test]
+fn a_sender_can_wait_for_a_slow_reader() {
+    run(async {
+        let (listener, address) = listen();
+        let (sender, receiver) = accept_one(&listener, address).await;
+        let total = 32 << 20;
+        let reading = spawn(async move { receive_exactly(&receiver, total).await.len() });
+        let mut most = 0;
+        for _ in 0..total / (64 << 10) {
+            sender.send(&[5; 64 << 10]);
+            most = most.max(sender.queued());
+            sender.drained(256 << 10).await.unwrap();
+        }
+        assert!(most <= (256 << 10) + (64 << 10), "{most} bytes were queued");
+        assert_eq!(reading.await.unwrap(), total);
+    });
+}
+
+#[test]
+fn one_buffer_serves_many_connections() {
+    let runtime = Runtime::builder().buffers(1, 256).build().unwrap();
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        let peers: Vec<_> = (0..40).map(|_| spawn(ping(address, 30, 1000))).collect();
+        for peer in peers {
+            peer.await.unwrap();
+        }
+        assert!(metrics().parks > 0, "there was a buffer for everyone all the time");
+    });
+}
+
+#[test]
+fn a_lease_that_is_held_starves_nobody_for_ever() {
+    let runtime = Runtime::builder().buffers(1, 256).build().unwrap();
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let (other_client, other_server) = accept_one(&listener, address).await;
+        client.send(b"held");
+        let held = server.receive().await.unwrap().unwrap();
+        other_client.send(b"waits");
+        let waiting = spawn(async move { receive_exactly(&other_server, 5).await });
+        while metrics().parks == 0 {
+            yield_now().await;
+        }
+        let enters = metrics().enters;
+        bowline_runtime::sleep(Duration::from_millis(5)).await;
+        assert!(metrics().enters - enters < 10, "it spins while it is parked");
+        assert_eq!(&held[..], b"held");
+        drop(held);
+        assert_eq!(waiting.await.unwrap(), b"waits");
+    });
+}
+
+#[test]
+fn queues_of_two_lose_no_request() {
+    let runtime = Runtime::builder().entries(2).completions(2).build().unwrap();
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        let peers: Vec<_> = (0..64).map(|_| spawn(ping(address, 40, 500))).collect();
+        for peer in peers {
+            peer.await.unwrap();
+        }
+        assert!(metrics().overflows > 0, "the completion queue never overflowed");
+    });
+}
+
+#[test]
+fn accepts_that_race_with_their_cancellation_leak_no_descriptor() {
+    run(async {
+        let before = common::open_descriptors();
+        for round in 0..300 {
+            let (listener, address) = listen();
+            let connecting: Vec<_> =
+                (0..4).map(|_| spawn(TcpStream::connect(address, LONG))).collect();
+            let accepting = spawn(async move { listener.accept().await.map(drop) });
+            for _ in 0..round % 5 {
+                yield_now().await;
+            }
+            accepting.abort();
+            for connecting in connecting {
+                // Refused or reset, or not.
+                let _ = connecting.await.unwrap();
+            }
+        }
+        while metrics().live_connections > 0 || metrics().requests_in_flight > 1 {
+            yield_now().await;
+        }
+        assert_eq!(common::open_descriptors(), before);
+    });
+}
+
+#[test]
+fn streams_may_outlive_their_runtime() {
+    let runtime = Runtime::builder().build().unwrap();
+    let kept = Rc::new(std::cell::RefCell::new(Vec::new()));
+    run_on(&runtime, {
+        let kept = kept.clone();
+        async move {
+            let (listener, address) = listen();
+            let (client, server) = accept_one(&listener, address).await;
+            client.send(b"bytes");
+            let lease = server.receive().await.unwrap().unwrap();
+            kept.borrow_mut().push((client, server, lease));
+        }
+    });
+    drop(runtime);
+    let (client, server, lease) = kept.borrow_mut().pop().unwrap();
+    assert_eq!(&lease[..], b"bytes");
+    assert!(client.error().is_some());
+    client.send(b"nobody sends this");
+    assert_eq!(client.queued(), 0);
+    drop((client, lease, server));
+}

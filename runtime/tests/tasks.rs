@@ -1,0 +1,504 @@
+//! Tasks, stages, timers and wakers.
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use bowline_runtime::{
+    Notify, Runtime, Stage, clock_now, metrics, now, sleep, sleep_until, spawn, spawn_at, timeout,
+    yield_now,
+};
+use common::{LONG, accept_one, listen, run, run_on};
+
+#[test]
+fn tasks_give_their_output_to_who_awaits_them() {
+    run(async {
+        let handles: Vec<_> = (0..1000)
+            .map(|number: u64| {
+                spawn(async move {
+                    for _ in 0..number % 4 {
+                        yield_now().await;
+                    }
+                    number
+                })
+            })
+            .collect();
+        let mut sum = 0;
+        for handle in handles {
+            sum += handle.await.unwrap();
+        }
+        assert_eq!(sum, 999 * 1000 / 2);
+        assert_eq!(metrics().live_tasks, 1);
+    });
+}
+
+/// Tells when it is dropped.
+struct Tell(Rc<Cell<u32>>);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn an_aborted_task_is_dropped_and_says_so() {
+    run(async {
+        let drops = Rc::new(Cell::new(0));
+        let tell = Tell(drops.clone());
+        let handle = spawn(async move {
+            let _tell = tell;
+            pending::<()>().await;
+        });
+        yield_now().await;
+        assert!(!handle.is_finished());
+        handle.abort();
+        assert!(handle.await.unwrap_err().is_aborted());
+        assert_eq!(drops.get(), 1);
+        let finished = spawn(async { 1 });
+        yield_now().await;
+        finished.abort();
+        assert_eq!(finished.await.unwrap(), 1, "it had ended before");
+    });
+}
+
+#[test]
+fn a_task_may_abort_itself() {
+    run(async {
+        let own = Rc::new(RefCell::new(None::<bowline_runtime::JoinHandle<()>>));
+        let handle = spawn({
+            let own = own.clone();
+            async move {
+                yield_now().await;
+                own.borrow().as_ref().unwrap().abort();
+                pending::<()>().await;
+            }
+        });
+        own.replace(Some(handle));
+        let handle = poll_fn(|_| match own.borrow().as_ref().unwrap().is_finished() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        });
+        let waiting = spawn(async { sleep(Duration::from_millis(1)).await });
+        waiting.await.unwrap();
+        handle.await;
+        let handle = own.take().unwrap();
+        assert!(handle.await.unwrap_err().is_aborted());
+    });
+}
+
+#[test]
+fn a_panic_stays_in_its_task() {
+    run(async {
+        let drops = Rc::new(Cell::new(0));
+        let tell = Tell(drops.clone());
+        let handle = spawn(async move {
+            let _tell = tell;
+            yield_now().await;
+            panic!("as planned");
+        });
+        let error = handle.await.unwrap_err();
+        assert!(error.is_panic());
+        assert_eq!(error.to_string(), "the task panicked: as planned");
+        assert_eq!(drops.get(), 1);
+        assert_eq!(metrics().panics, 1);
+        drop(spawn(async { panic!("nobody awaits this one") }));
+        yield_now().await;
+        assert_eq!(metrics().panics, 2);
+        assert_eq!(spawn(async { 5 }).await.unwrap(), 5);
+    });
+}
+
+#[test]
+fn a_panicking_destructor_stays_in_its_task() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("in a destructor, as planned");
+        }
+    }
+    run(async {
+        let bomb = Bomb;
+        let handle = spawn(async move {
+            let _bomb = bomb;
+            pending::<()>().await;
+        });
+        yield_now().await;
+        handle.abort();
+        assert!(handle.await.unwrap_err().is_aborted());
+        let bomb = Bomb;
+        let output = spawn(async move { bomb });
+        yield_now().await;
+        drop(output);
+        assert_eq!(spawn(async { 5 }).await.unwrap(), 5);
+    });
+}
+
+#[test]
+fn a_panic_of_the_main_future_comes_out_of_block_on() {
+    let runtime = Runtime::builder().build().unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        runtime.block_on(async { panic!("as planned") });
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(runtime.block_on(async { 3 }), 3);
+}
+
+#[test]
+fn tasks_end_with_their_runtime_and_those_they_spawn_too() {
+    let drops = Rc::new(Cell::new(0));
+    struct SpawnOnDrop(Rc<Cell<u32>>);
+    impl Drop for SpawnOnDrop {
+        fn drop(&mut self) {
+            let tell = Tell(self.0.clone());
+            drop(spawn(async move {
+                let _tell = tell;
+                pending::<()>().await;
+            }));
+        }
+    }
+    let runtime = Runtime::builder().build().unwrap();
+    let guard = SpawnOnDrop(drops.clone());
+    let kept = runtime.spawn(async move {
+        let _guard = guard;
+        pending::<()>().await;
+    });
+    runtime.block_on(yield_now());
+    drop(runtime);
+    assert_eq!(drops.get(), 1);
+    assert!(kept.is_finished());
+}
+
+/// A task that notes its name each time it is woken.
+fn noter(
+    stage: Stage,
+    name: &'static str,
+    event: &Rc<Notify>,
+    notes: &Rc<RefCell<Vec<&'static str>>>,
+) {
+    let (event, notes) = (event.clone(), notes.clone());
+    drop(spawn_at(stage, async move {
+        loop {
+            event.notified().await;
+            notes.borrow_mut().push(name);
+        }
+    }));
+}
+
+#[test]
+fn stages_run_in_order_whatever_woke_first() {
+    run(async {
+        let notes = Rc::new(RefCell::new(Vec::new()));
+        let events: Vec<_> = (0..3).map(|_| Rc::new(Notify::new())).collect();
+        noter(Stage::Work, "work", &events[0], &notes);
+        noter(Stage::Decide, "decide", &events[1], &notes);
+        noter(Stage::Input, "input", &events[2], &notes);
+        yield_now().await;
+        for round in 0..10 {
+            events.iter().for_each(|event| event.notify());
+            yield_now().await;
+            // This task, of Stage::Work, was first in its queue, or not.
+            yield_now().await;
+            // The noter at work runs in this turn still, the others in the next.
+            assert_eq!(notes.take(), ["work", "input", "decide"], "round {round}");
+        }
+    });
+}
+
+#[test]
+fn all_input_is_applied_before_anything_is_decided() {
+    run(async {
+        const PEERS: usize = 20;
+        let (listener, address) = listen();
+        let applied = Rc::new(Cell::new(0));
+        let event = Rc::new(Notify::new());
+        let mut clients = Vec::new();
+        for _ in 0..PEERS {
+            let (client, server) = accept_one(&listener, address).await;
+            clients.push(client);
+            let (applied, event) = (applied.clone(), event.clone());
+            drop(spawn_at(Stage::Input, async move {
+                while let Ok(Some(lease)) = server.receive().await {
+                    applied.set(applied.get() + lease.len());
+                    event.notify();
+                }
+            }));
+        }
+        let decided = Rc::new(RefCell::new(Vec::new()));
+        drop(spawn_at(Stage::Decide, {
+            let (applied, decided, event) = (applied.clone(), decided.clone(), event.clone());
+            async move {
+                loop {
+                    event.notified().await;
+                    decided.borrow_mut().push(applied.take());
+                }
+            }
+        }));
+        yield_now().await;
+        for _ in 0..50 {
+            clients.iter().for_each(|client| client.send(&[1; 10]));
+            // Loopback delivers within the send, so that after the turn's flush all are there.
+            while decided.borrow().is_empty() {
+                yield_now().await;
+            }
+            assert_eq!(decided.take(), [PEERS * 10]);
+        }
+    });
+}
+
+#[test]
+fn what_was_decided_is_sent_before_work_begins() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let event = Rc::new(Notify::new());
+        drop(spawn_at(Stage::Decide, {
+            let (event, client) = (event.clone(), client.clone());
+            async move {
+                loop {
+                    event.notified().await;
+                    client.send(b"cancel");
+                }
+            }
+        }));
+        yield_now().await;
+        for _ in 0..10 {
+            event.notify();
+            let before = metrics().sends;
+            yield_now().await;
+            // This very poll is work, in the turn in which the decision was made.
+            assert_eq!(metrics().sends, before + 1);
+            assert_eq!(client.queued(), 6, "in the kernel's hands, though not reaped yet");
+            let lease = server.receive().await.unwrap().unwrap();
+            assert_eq!(&lease[..], b"cancel");
+        }
+    });
+}
+
+#[test]
+fn timers_never_fire_early_and_all_fire() {
+    run(async {
+        let mut handles = Vec::new();
+        for step in 0..200_u64 {
+            handles.push(spawn(async move {
+                let wait = Duration::from_micros(step * 97 % 9000);
+                let start = clock_now();
+                sleep(wait).await;
+                assert!(clock_now() - start >= wait, "early");
+                assert!(now() - start >= wait, "the turn's time is early");
+            }));
+        }
+        for handle in handles {
+            handle.await.unwrap();
+        }
+        assert_eq!(metrics().armed_timers, 1, "only the test's own timeout is armed");
+    });
+}
+
+#[test]
+fn a_sleep_can_be_dropped_and_reset() {
+    run(async {
+        let mut sleeping = Box::pin(sleep(LONG));
+        assert!(timeout(Duration::from_micros(10), &mut sleeping).await.is_err());
+        assert_eq!(metrics().armed_timers, 2);
+        sleeping.reset(now());
+        sleeping.await;
+        drop(sleep_until(now() + LONG));
+        assert_eq!(metrics().armed_timers, 1);
+    });
+}
+
+#[test]
+fn a_hog_that_yields_starves_neither_input_nor_timers() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let hog = spawn(async {
+            loop {
+                yield_now().await;
+            }
+        });
+        for _ in 0..200 {
+            client.send(b"ping");
+            let lease = server.receive().await.unwrap().unwrap();
+            assert_eq!(&lease[..], b"ping");
+        }
+        sleep(Duration::from_millis(1)).await;
+        hog.abort();
+    });
+}
+
+#[test]
+fn two_tasks_that_wake_each_other_do_not_stop_the_loop() {
+    run(async {
+        let events = [Rc::new(Notify::new()), Rc::new(Notify::new())];
+        for index in 0..2 {
+            let events = events.clone();
+            drop(spawn(async move {
+                loop {
+                    events[index].notified().await;
+                    events[1 - index].notify();
+                }
+            }));
+        }
+        events[0].notify();
+        sleep(Duration::from_millis(5)).await;
+        assert!(metrics().budgets_exhausted > 0);
+    });
+}
+
+#[test]
+fn a_waker_may_be_used_on_another_thread() {
+    run(async {
+        for _ in 0..300 {
+            let (send, receive) = mpsc::channel::<Waker>();
+            let thread = std::thread::spawn(move || receive.recv().unwrap().wake());
+            let mut polled = false;
+            poll_fn(|context| {
+                if std::mem::replace(&mut polled, true) {
+                    return Poll::Ready(());
+                }
+                send.send(context.waker().clone()).unwrap();
+                Poll::Pending
+            })
+            .await;
+            thread.join().unwrap();
+        }
+        assert!(metrics().remote_wakes > 0);
+    });
+}
+
+#[test]
+fn a_waker_may_outlive_its_task_its_runtime_and_its_thread() {
+    let waker = std::thread::spawn(|| run(poll_fn(|context| Poll::Ready(context.waker().clone()))))
+        .join()
+        .unwrap();
+    waker.wake_by_ref();
+    let other = waker.clone();
+    // A new runtime may get the number of the old; its tasks bear a wake in vain.
+    run(async {
+        other.wake();
+        yield_now().await;
+    });
+    drop(waker);
+}
+
+#[test]
+fn more_wakes_than_the_inbox_holds_are_not_lost() {
+    const TASKS: usize = 5000;
+    run(async {
+        let (send, receive) = mpsc::channel::<Waker>();
+        let handles: Vec<_> = (0..TASKS)
+            .map(|_| {
+                let send = send.clone();
+                let mut polled = false;
+                spawn(poll_fn(move |context| {
+                    if std::mem::replace(&mut polled, true) {
+                        return Poll::Ready(());
+                    }
+                    send.send(context.waker().clone()).unwrap();
+                    Poll::Pending
+                }))
+            })
+            .collect();
+        yield_now().await;
+        let thread = std::thread::spawn(move || {
+            receive.iter().take(TASKS).for_each(Waker::wake);
+        });
+        thread.join().unwrap();
+        for handle in handles {
+            handle.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn other_threads_spawn_and_wait() {
+    let (send, receive) = mpsc::channel();
+    let core = std::thread::spawn(move || {
+        let runtime = Runtime::builder().build().unwrap();
+        send.send(runtime.handle()).unwrap();
+        let stop = Rc::new(Notify::new());
+        run_on(&runtime, async {
+            sleep(Duration::from_millis(20)).await;
+            stop.notify();
+            stop.notified().await;
+        });
+    });
+    let handle = receive.recv().unwrap();
+    let outputs: Vec<_> = (0..100)
+        .map(|number| {
+            handle.spawn(move || async move {
+                yield_now().await;
+                number
+            })
+        })
+        .collect();
+    for (number, output) in outputs.into_iter().enumerate() {
+        assert_eq!(output.wait().unwrap(), number);
+    }
+    assert!(handle.spawn(|| async { panic!("as planned") }).wait().is_err());
+    core.join().unwrap();
+    assert!(handle.is_closed());
+    assert!(handle.spawn(|| async {}).wait().is_err());
+}
+
+#[test]
+fn jobs_that_race_with_the_end_are_lost_and_say_so() {
+    for _ in 0..50 {
+        let (send, receive) = mpsc::channel();
+        let core = std::thread::spawn(move || {
+            let runtime = Runtime::builder().build().unwrap();
+            send.send(runtime.handle()).unwrap();
+            run_on(&runtime, yield_now());
+        });
+        let handle = receive.recv().unwrap();
+        while !handle.is_closed() {
+            // Done or lost, but it never hangs.
+            let _ = handle.spawn(|| async { 1 }).wait();
+        }
+        core.join().unwrap();
+    }
+}
+
+#[test]
+fn a_runtime_within_a_runtime_is_refused() {
+    run(async {
+        let error = Runtime::builder().build().unwrap_err();
+        assert!(matches!(error, bowline_runtime::Error::Nested));
+    });
+}
+
+#[test]
+fn a_cpu_that_does_not_exist_is_refused() {
+    let error = Runtime::builder().pin(Some(1000)).build().unwrap_err();
+    assert!(error.to_string().contains("CPU 1000"));
+    let error = Runtime::builder().cores([0, 1000], |_| async {}).unwrap_err();
+    assert!(error.to_string().contains("CPU 1000"));
+}
+
+#[test]
+fn the_probe_tells_what_this_kernel_has() {
+    let report = bowline_runtime::probe().unwrap();
+    let text = report.to_string();
+    assert!(text.contains(&report.release) && text.contains("absolute wait"));
+}
+
+#[test]
+fn spinning_finds_what_sleeping_would() {
+    let runtime = Runtime::builder().spin(Duration::from_micros(200)).build().unwrap();
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        for _ in 0..500 {
+            client.send(b"ping");
+            assert_eq!(&server.receive().await.unwrap().unwrap()[..], b"ping");
+        }
+        sleep(Duration::from_micros(300)).await;
+    });
+}
