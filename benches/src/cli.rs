@@ -1,0 +1,183 @@
+//! The command line: what can be asked for, and how it is explained.
+
+mod args;
+mod policy;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+pub use args::{
+    CompareArgs, EchoClientArgs, EchoServerArgs, EchoSide, FaultArgs, LoadArgs, LoadShape,
+    PolicyArgs, ReplicaArgs, ServeArgs,
+};
+pub use policy::{FaultPattern, Policy};
+
+/// Compare no redundancy, delayed hedging and tied requests on live replicas.
+///
+/// Without a command, `bowline` compares: it starts three replicas as processes of their own,
+/// stalls one at a time as a garbage collection would, sends all policies the same calls at the
+/// same times, and prints what each did to the tail of latency and what it cost.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bowline",
+    version,
+    args_conflicts_with_subcommands = true,
+    max_term_width = 100,
+    after_help = "Durations have a unit (250us, 2ms, 1.5s, 1min), and so have sizes (64MiB).\n\
+                  'bowline COMMAND --help' explains a command."
+)]
+pub struct Cli {
+    /// What to do; nothing said means compare.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How to compare, when no command is given.
+    #[command(flatten)]
+    pub compare: CompareArgs,
+}
+
+/// What `bowline` can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run every policy against the same replicas, calls and stalls, and report (the default)
+    Compare(Box<CompareArgs>),
+    /// Be one replica: serve 4 KiB blocks from a file
+    ///
+    /// The addresses of its peers, to which it sends the cancels of tied requests, come from
+    /// --peer or from a TOML file; see --config.
+    Serve(Box<ServeArgs>),
+    /// Send calls at a set rate to replicas that run already, under one policy
+    ///
+    /// Open loop: calls are sent when they fall due, whether or not earlier ones have returned,
+    /// and latency counts from then.
+    Load(Box<LoadArgs>),
+    /// Measure the bare stack: an echo, closed loop
+    ///
+    /// The client keeps a fixed number of calls in flight and prints one line of JSON, to be put
+    /// beside the same line of another RPC system. Closed loop means that a slow reply delays
+    /// the next call: such latencies say what the stack costs, not what users would see.
+    #[command(subcommand)]
+    Echo(EchoSide),
+}
+
+impl Cli {
+    /// The command, with [`Command::Compare`] filled in where none was given.
+    pub fn into_command(self) -> Command {
+        self.command.unwrap_or_else(|| Command::Compare(Box::new(self.compare)))
+    }
+}
+
+/// Why no command could be read off a command line.
+#[derive(Debug)]
+pub enum NoCommand {
+    /// Help or the version was asked for: the text, for standard output.
+    Help(String),
+    /// It was wrong: one line, for standard error.
+    Wrong(String),
+}
+
+/// Reads a command line, whose first element is the program.
+///
+/// # Errors
+/// Help, or what is wrong with the line.
+pub fn parse<I, T>(line: I) -> Result<Command, NoCommand>
+where
+    I: IntoIterator<Item = T>,
+    T: Into<OsString> + Clone,
+{
+    match Cli::try_parse_from(line) {
+        Ok(cli) => Ok(cli.into_command()),
+        Err(error) if error.use_stderr() => Err(NoCommand::Wrong(one_line(&error))),
+        Err(help) => Err(NoCommand::Help(help.render().ansi().to_string())),
+    }
+}
+
+/// clap's message without the usage that follows it, on one line.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let said = text.split("\nUsage:").next().unwrap_or(&text);
+    let said = said.split("\nFor more information").next().unwrap_or(said);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let said = words.join(" ");
+    format!("{}; see 'bowline --help'", said.trim_start_matches("error: ").trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn wrong(line: &[&str]) -> String {
+        match parse(line) {
+            Err(NoCommand::Wrong(message)) => message,
+            other => panic!("{line:?} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_command_means_compare_and_takes_its_options() {
+        let Ok(Command::Compare(args)) = parse(["bowline", "--duration", "20s", "--seed", "5"])
+        else {
+            panic!("compare is the default");
+        };
+        assert_eq!(args.duration, Duration::from_secs(20));
+        assert_eq!(args.load.seed, 5);
+        assert!(matches!(parse(["bowline", "compare"]), Ok(Command::Compare(_))));
+    }
+
+    #[test]
+    fn an_unknown_command_is_one_line_that_names_it() {
+        let message = wrong(&["bowline", "frobnicate"]);
+        assert!(message.contains("'frobnicate'") && message.contains("--help"), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+
+    #[test]
+    fn a_bad_value_is_one_line_that_names_the_option_and_the_cure() {
+        let message = wrong(&["bowline", "load", "--replicas", "a:1", "--deadline", "5"]);
+        assert!(message.contains("--deadline") && message.contains("5ms"), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+        let message = wrong(&["bowline", "--policies", "none,frantic"]);
+        assert!(message.contains("frantic") && message.contains("hedged"), "{message}");
+    }
+
+    #[test]
+    fn load_needs_replicas_and_says_so() {
+        let message = wrong(&["bowline", "load"]);
+        assert!(message.contains("--replicas"), "{message}");
+    }
+
+    #[test]
+    fn echo_takes_the_options_of_its_peers() {
+        let line = "bowline echo client --addr 127.0.0.1:9 --payload 64 --inflight 32 --conns 2 \
+                    --seconds 5 --warmup 1 --cpu 1 --spin 50";
+        let Ok(Command::Echo(EchoSide::Client(args))) = parse(line.split_whitespace()) else {
+            panic!("{line}");
+        };
+        assert_eq!((args.payload, args.inflight, args.conns, args.cpu), (64, 32, 2, Some(1)));
+        assert_eq!((args.seconds, args.warmup), (Duration::from_secs(5), Duration::from_secs(1)));
+        assert_eq!(args.spin, Duration::from_micros(50));
+        let line = "bowline echo server --addr 127.0.0.1:9 --cpu 0";
+        assert!(matches!(parse(line.split_whitespace()), Ok(Command::Echo(EchoSide::Server(_)))));
+    }
+
+    #[test]
+    fn help_is_no_error() {
+        for line in [
+            ["bowline", "--help", ""].as_slice(),
+            &["bowline", "serve", "--help"],
+            &["bowline", "echo", "--help"],
+        ] {
+            let line = line.iter().filter(|word| !word.is_empty());
+            assert!(matches!(parse(line), Err(NoCommand::Help(_))));
+        }
+    }
+}

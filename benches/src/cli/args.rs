@@ -1,0 +1,255 @@
+//! The options of each command. What several share is a group of its own.
+
+use core::num::NonZeroU32;
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::policy::{FaultPattern, Policy};
+use crate::units::{
+    parse_duration, parse_micros, parse_percent, parse_rate, parse_seconds, parse_size,
+};
+
+/// Options of `bowline compare`.
+#[derive(Args, Clone, Debug)]
+pub struct CompareArgs {
+    /// Time in which calls are sent, all policies and rounds together (without warm-up)
+    ///
+    /// A percentile is reported only with 100 samples beyond it. p99.9 therefore needs 100 000
+    /// calls a policy: calls a policy = rate x duration / policies.
+    #[arg(long, value_name = "TIME", default_value = "54s", value_parser = parse_duration)]
+    pub duration: Duration,
+    /// Rounds; in each, every policy has its turn. Ratios are given with their spread over these
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub rounds: NonZeroU32,
+    /// Policies to compare, in their order within a round
+    #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',',
+          default_values_t = [Policy::None, Policy::Hedged, Policy::Tied])]
+    pub policies: Vec<Policy>,
+    /// Use these replicas, which run already, on any hosts; no stalls are made then
+    ///
+    /// Each is a `bowline serve`. Without this option three are started on loopback.
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    pub replicas: Vec<String>,
+    /// Folder of the replicas' data files; each is made once and reused while it matches
+    #[arg(long, value_name = "DIR", default_value = "target/bowline-data")]
+    pub data: PathBuf,
+    /// Folder for report.html, results.json and the histograms
+    #[arg(long, value_name = "DIR", default_value = "bowline-report")]
+    pub out: PathBuf,
+    /// The calls.
+    #[command(flatten)]
+    pub load: LoadShape,
+    /// The policies' settings.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    /// The replicas that are started.
+    #[command(flatten)]
+    pub replica: ReplicaArgs,
+    /// Their stalls.
+    #[command(flatten)]
+    pub faults: FaultArgs,
+}
+
+/// The calls: how many, how they arrive, how long they may take.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Calls")]
+pub struct LoadShape {
+    /// Mean calls a second
+    #[arg(long, value_name = "PER_SECOND", default_value = "600", value_parser = parse_rate)]
+    pub rate: f64,
+    /// Let calls arrive in groups of this size at one instant, at the same mean rate
+    ///
+    /// 1 is a Poisson process: independent users.
+    #[arg(long, value_name = "CALLS", default_value = "1")]
+    pub burst: NonZeroU32,
+    /// Time that a call may take, counted from when it falls due
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
+    pub deadline: Duration,
+    /// Send calls for this long before anything is counted, once for each policy
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub warmup: Duration,
+    /// Names arrivals, blocks, service times and stalls: the same seed, the same run
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+}
+
+/// What the policies may do.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Policies")]
+pub struct PolicyArgs {
+    /// Hedge when a call has taken longer than this share of recent ones
+    #[arg(long, value_name = "PERCENT", default_value = "95%", value_parser = parse_percent)]
+    pub hedge_percentile: f64,
+    /// Hedge after this fixed delay instead
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub hedge_delay: Option<Duration>,
+    /// Extra executions allowed, as a share of calls
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = parse_percent)]
+    pub budget: f64,
+    /// Send the second tied copy this long after the first [default: twice the measured one-way
+    /// delay]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub stagger: Option<Duration>,
+}
+
+/// How a replica serves.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Replicas")]
+pub struct ReplicaArgs {
+    /// Size of a replica's data file
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub data_size: u64,
+    /// Reads that a replica works on at once; others wait in its queue
+    #[arg(long, value_name = "N", default_value = "4")]
+    pub slots: NonZeroU32,
+    /// Reads that may wait; more are shed
+    #[arg(long, value_name = "N", default_value = "1024")]
+    pub queue: NonZeroU32,
+    /// Mean time that a read takes beside the device's own, as a slower device would
+    ///
+    /// Drawn log-normal for each call and replica from the seed, the same under every policy. 0
+    /// leaves the device alone.
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration)]
+    pub service: Duration,
+    /// Spread of that time: standard deviation of its logarithm
+    #[arg(long, value_name = "SIGMA", default_value = "0.5", value_parser = parse_sigma)]
+    pub service_spread: f64,
+}
+
+/// Stalls of replicas that `compare` started itself.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Stalls")]
+pub struct FaultArgs {
+    /// Which replicas stall together
+    #[arg(long, value_name = "PATTERN", value_enum, default_value_t = FaultPattern::Independent)]
+    pub faults: FaultPattern,
+    /// Mean length of a stall (SIGSTOP to SIGCONT), uniform between half and one and a half of it
+    #[arg(long, value_name = "TIME", default_value = "60ms", value_parser = parse_duration)]
+    pub stall: Duration,
+    /// Mean time between stalls, exponential
+    #[arg(long, value_name = "TIME", default_value = "600ms", value_parser = parse_duration)]
+    pub stall_gap: Duration,
+}
+
+/// Options of `bowline serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// Address to listen on; port 0 takes any free one [default: 127.0.0.1:7000]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Number of this replica; each has another [default: 0]
+    #[arg(long, value_name = "N")]
+    pub replica: Option<u32>,
+    /// Another replica, to which cancels of tied requests go; once for each peer
+    #[arg(long = "peer", value_name = "N=HOST:PORT", value_delimiter = ',')]
+    pub peers: Vec<String>,
+    /// The data file; made if missing [default: target/bowline-data/replica-N.dat]
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// TOML file with `listen`, `replica`, `file` and a table `peers` of N = "HOST:PORT"; the
+    /// options above go before it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Names the data and the service times; the clients' has to be the same
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+    /// How it serves.
+    #[command(flatten)]
+    pub how: ReplicaArgs,
+    /// Read the peers from standard input after saying the address on standard output, and end
+    /// when standard input does.
+    #[arg(long, hide = true)]
+    pub managed: bool,
+    /// End at once when the process with this id, the parent, does.
+    #[arg(long, hide = true, value_name = "PID")]
+    pub die_with_parent: Option<u32>,
+}
+
+/// Options of `bowline load`.
+#[derive(Args, Clone, Debug)]
+pub struct LoadArgs {
+    /// The replicas, each a `bowline serve`
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true)]
+    pub replicas: Vec<String>,
+    /// How to use them
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Policy::Tied)]
+    pub policy: Policy,
+    /// Time in which calls are sent
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub duration: Duration,
+    /// Size of the replicas' data files, as they were told
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub data_size: u64,
+    /// Write report.html, results.json and the histograms to this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The calls.
+    #[command(flatten)]
+    pub load: LoadShape,
+    /// The policy's settings.
+    #[command(flatten)]
+    pub settings: PolicyArgs,
+}
+
+/// The two ends of an echo.
+#[derive(Clone, Debug, Subcommand)]
+pub enum EchoSide {
+    /// Send every payload back, until interrupted
+    Server(EchoServerArgs),
+    /// Keep calls in flight for a while and print one line of JSON
+    Client(EchoClientArgs),
+}
+
+/// Options of `bowline echo server`.
+#[derive(Args, Clone, Debug)]
+pub struct EchoServerArgs {
+    /// Address to listen on
+    #[arg(long, value_name = "ADDR")]
+    pub addr: SocketAddr,
+    /// Core to run on [default: any]
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<usize>,
+    /// Microseconds to look for work before sleeping
+    #[arg(long, value_name = "US", default_value = "0", value_parser = parse_micros)]
+    pub spin: Duration,
+}
+
+/// Options of `bowline echo client`.
+#[derive(Args, Clone, Debug)]
+pub struct EchoClientArgs {
+    /// Address of the server
+    #[arg(long, value_name = "ADDR")]
+    pub addr: SocketAddr,
+    /// Bytes in a payload
+    #[arg(long, value_name = "BYTES", default_value = "64")]
+    pub payload: usize,
+    /// Calls in flight on each connection
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub inflight: usize,
+    /// Connections
+    #[arg(long, value_name = "C", default_value = "1")]
+    pub conns: usize,
+    /// Seconds that are measured
+    #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
+    pub seconds: Duration,
+    /// Seconds before that, which are not
+    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_seconds)]
+    pub warmup: Duration,
+    /// Core to run on [default: any]
+    #[arg(long, value_name = "N")]
+    pub cpu: Option<usize>,
+    /// Microseconds to look for work before sleeping
+    #[arg(long, value_name = "US", default_value = "0", value_parser = parse_micros)]
+    pub spin: Duration,
+}
+
+fn parse_sigma(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(sigma) if (0.0..=3.0).contains(&sigma) => Ok(sigma),
+        Ok(_) => Err("must lie between 0 and 3".into()),
+        Err(_) => Err("not a number".into()),
+    }
+}

@@ -1,0 +1,7 @@
+//! The blocks that replicas serve: real bytes that say who they are.
+
+mod block;
+mod file;
+
+pub use block::{BLOCK_BYTES, BlockError, DataSet};
+pub use file::{DataError, Made, ensure_file};

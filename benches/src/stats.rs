@@ -1,0 +1,11 @@
+//! What a run measured: recorded slice by slice, merged without averaging.
+
+mod latency;
+mod ratio;
+mod slice;
+mod summary;
+
+pub use latency::{Latencies, Quantile};
+pub use ratio::{Spread, ratio_to_baseline};
+pub use slice::{CallEnd, Counters, Slice};
+pub use summary::{Rounds, Summary, Validity};

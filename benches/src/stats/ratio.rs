@@ -1,0 +1,91 @@
+//! A policy against the baseline, round by round.
+
+use super::latency::Quantile;
+use super::slice::Slice;
+
+/// The middle and the ends of one figure over the rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The median over the rounds.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of any number of values; none without values.
+    pub fn of(mut values: Vec<f64>) -> Option<Spread> {
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Some(Spread { median, min, max })
+    }
+}
+
+/// How a percentile of `policy` compares with that of `baseline` *in the same round*, over all
+/// rounds in which both can answer for it.
+///
+/// What disturbs the machine for a while disturbs both sides of one round's ratio; that is why
+/// the ratio is taken first and its middle afterwards.
+pub fn ratio_to_baseline(
+    policy: &[Slice],
+    baseline: &[Slice],
+    quantile: Quantile,
+) -> Option<Spread> {
+    let ratios = policy.iter().zip(baseline).filter_map(|(ours, theirs)| {
+        let ours = ours.latency.quantile(quantile)?.as_secs_f64();
+        let theirs = theirs.latency.quantile(quantile)?.as_secs_f64();
+        (theirs > 0.0).then(|| ours / theirs)
+    });
+    Spread::of(ratios.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::stats::CallEnd;
+
+    fn slice(calls: u64, took_us: u64) -> Slice {
+        let mut slice = Slice::new(Duration::from_secs(1));
+        for _ in 0..calls {
+            let took = Duration::from_micros(took_us);
+            slice.record(Duration::ZERO, Duration::ZERO, took, CallEnd::Ok);
+        }
+        slice
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        // The machine was slower in the second round; both sides doubled.
+        let baseline = [slice(200, 1000), slice(200, 2000), slice(200, 1000)];
+        let policy = [slice(200, 500), slice(200, 1000), slice(200, 250)];
+        let spread = ratio_to_baseline(&policy, &baseline, Quantile::P50).expect("200 samples");
+        assert!((spread.median - 0.5).abs() < 0.01, "{spread:?}");
+        assert!((spread.min - 0.25).abs() < 0.01 && (spread.max - 0.5).abs() < 0.01, "{spread:?}");
+    }
+
+    #[test]
+    fn a_round_without_enough_samples_has_no_say() {
+        let baseline = [slice(200, 1000), slice(199, 1000)];
+        let policy = [slice(200, 500), slice(200, 5000)];
+        let spread = ratio_to_baseline(&policy, &baseline, Quantile::P50).expect("one round");
+        assert!((spread.max - 0.5).abs() < 0.01, "{spread:?}");
+        assert_eq!(ratio_to_baseline(&policy, &baseline, Quantile::P99), None);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_middle_two() {
+        let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]).expect("values");
+        assert_eq!(spread, Spread { median: 2.5, min: 1.0, max: 4.0 });
+        assert_eq!(Spread::of(vec![]), None);
+    }
+}

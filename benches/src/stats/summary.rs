@@ -1,0 +1,218 @@
+//! A policy over all its rounds, as rates and shares.
+
+use core::time::Duration;
+
+use super::latency::{Latencies, Quantile};
+use super::slice::{Counters, Slice};
+
+/// The slices of one policy, one a round.
+#[derive(Clone, Debug)]
+pub struct Rounds {
+    /// Name of the policy, as in files and tables.
+    pub policy: String,
+    /// Its slices, in order of the rounds.
+    pub slices: Vec<Slice>,
+}
+
+impl Rounds {
+    /// All rounds together: histograms and counters added up.
+    pub fn merged(&self) -> Summary {
+        let mut slices = self.slices.iter();
+        let mut all = slices.next().cloned().unwrap_or_else(|| Slice::new(Duration::ZERO));
+        slices.for_each(|slice| all.merge(slice));
+        Summary { policy: self.policy.clone(), all }
+    }
+}
+
+/// One policy's figures over the whole run. Rates a second are over the time in which calls fell
+/// due; shares without anything to share are `None`.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Name of the policy.
+    pub policy: String,
+    all: Slice,
+}
+
+/// Whether a slice's latencies can be believed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Validity {
+    /// The generator kept to its schedule.
+    Valid,
+    /// The generator was so late that the latencies are partly its own.
+    Void {
+        /// The percentile at which it shows.
+        quantile: Quantile,
+        /// The generator's lateness there.
+        lag: Duration,
+        /// The latency there.
+        latency: Duration,
+    },
+}
+
+impl Summary {
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.all.counters
+    }
+
+    /// Latencies from when calls fell due.
+    pub fn latency(&self) -> &Latencies {
+        &self.all.latency
+    }
+
+    /// The generator's lateness.
+    pub fn lag(&self) -> &Latencies {
+        &self.all.lag
+    }
+
+    /// How long calls fell due.
+    pub fn duration(&self) -> Duration {
+        self.all.duration
+    }
+
+    /// Calls that fell due, a second.
+    pub fn offered_per_s(&self) -> Option<f64> {
+        self.per_second(self.counters().calls)
+    }
+
+    /// Calls answered rightly, a second.
+    pub fn completed_per_s(&self) -> Option<f64> {
+        self.per_second(self.counters().ok)
+    }
+
+    /// Calls answered rightly within their deadline, a second.
+    pub fn in_deadline_per_s(&self) -> Option<f64> {
+        self.per_second(self.counters().in_deadline)
+    }
+
+    /// Copies sent for each call.
+    pub fn attempts_per_call(&self) -> Option<f64> {
+        self.per_call(self.counters().attempts)
+    }
+
+    /// Copies started for each call.
+    pub fn executions_per_call(&self) -> Option<f64> {
+        self.per_call(self.counters().executions)
+    }
+
+    /// Of the copies started, those whose reply nobody used.
+    pub fn wasted_execution_share(&self) -> Option<f64> {
+        share(self.counters().wasted_executions, self.counters().executions)
+    }
+
+    /// Hedges for each call.
+    pub fn hedge_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().hedges)
+    }
+
+    /// Of the extra copies (hedges, second copies), those that answered first.
+    pub fn win_rate(&self) -> Option<f64> {
+        let counters = self.counters();
+        share(counters.extra_wins, counters.hedges + counters.second_copies)
+    }
+
+    /// Copies withdrawn for each call.
+    pub fn withdrawn_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().withdrawn)
+    }
+
+    /// Calls of which both tied copies started, as a share of all.
+    pub fn both_started_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().both_started)
+    }
+
+    /// Copies shed for each call.
+    pub fn shed_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().shed)
+    }
+
+    /// Calls that missed their deadline, as a share of all.
+    pub fn deadline_miss_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().deadline_misses)
+    }
+
+    /// Calls that failed in another way than by their deadline, as a share of all.
+    pub fn error_rate(&self) -> Option<f64> {
+        let counters = self.counters();
+        self.per_call(counters.errors + counters.corrupt + counters.shed_calls)
+    }
+
+    /// Whether the generator's lateness leaves the latencies meaningful: void where, at the
+    /// median or at p99, it exceeds a tenth of the latency there (and 100 us, which is what a
+    /// sleeping thread may take to wake).
+    pub fn validity(&self) -> Validity {
+        const WAKE: Duration = Duration::from_micros(100);
+        for quantile in [Quantile::P50, Quantile::P99] {
+            let lag = self.lag().at(quantile.share());
+            let latency = self.latency().at(quantile.share());
+            if lag > WAKE.max(latency / 10) {
+                return Validity::Void { quantile, lag, latency };
+            }
+        }
+        Validity::Valid
+    }
+
+    fn per_call(&self, count: u64) -> Option<f64> {
+        share(count, self.counters().calls)
+    }
+
+    fn per_second(&self, count: u64) -> Option<f64> {
+        let seconds = self.all.duration.as_secs_f64();
+        (seconds > 0.0).then(|| count as f64 / seconds)
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::CallEnd;
+
+    const fn us(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    fn summary(calls: impl Iterator<Item = (u64, u64)>) -> Summary {
+        let mut slice = Slice::new(Duration::from_millis(50));
+        for (lag_us, took_us) in calls {
+            slice.record(Duration::ZERO, us(lag_us), us(took_us), CallEnd::Ok);
+        }
+        slice.duration = Duration::from_secs(2);
+        Rounds { policy: "none".into(), slices: vec![slice.clone(), slice] }.merged()
+    }
+
+    #[test]
+    fn rates_are_over_the_time_in_which_calls_fell_due() {
+        let summary = summary((0..100).map(|_| (10, 1000)));
+        assert_eq!(summary.counters().calls, 200);
+        assert_eq!(summary.offered_per_s(), Some(50.0));
+        assert_eq!(summary.win_rate(), None, "no extra copies, no rate of wins");
+    }
+
+    #[test]
+    fn a_generator_that_keeps_its_schedule_leaves_the_run_valid() {
+        assert_eq!(summary((0..1000).map(|_| (90, 1000))).validity(), Validity::Valid);
+        assert_eq!(summary((0..1000).map(|_| (450, 5000))).validity(), Validity::Valid);
+    }
+
+    #[test]
+    fn a_late_generator_voids_the_run() {
+        let late = summary((0..1000).map(|_| (300, 1000))).validity();
+        assert!(matches!(late, Validity::Void { quantile: Quantile::P50, .. }), "{late:?}");
+        // Late for 3 % of the calls: the median is sound, p99 is not.
+        let calls = (0..1000).map(|n| if n % 33 == 0 { (9_000, 10_000) } else { (10, 1_000) });
+        let late = summary(calls).validity();
+        assert!(matches!(late, Validity::Void { quantile: Quantile::P99, .. }), "{late:?}");
+    }
+
+    #[test]
+    fn nothing_measured_gives_no_figures() {
+        let empty = Rounds { policy: "none".into(), slices: vec![] }.merged();
+        assert_eq!(empty.offered_per_s(), None);
+        assert_eq!(empty.attempts_per_call(), None);
+        assert_eq!(empty.validity(), Validity::Valid);
+    }
+}
