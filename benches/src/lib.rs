@@ -4,7 +4,12 @@
 pub mod cli;
 pub mod data;
 pub mod faults;
+pub mod interrupt;
+pub mod progress;
 pub mod random;
+pub mod replicas;
+pub mod report;
 pub mod schedule;
+pub mod setup;
 pub mod stats;
 pub mod units;

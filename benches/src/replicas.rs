@@ -1,0 +1,7 @@
+//! Replicas as processes of their own: started, told of each other, stalled, ended.
+
+mod child;
+mod cluster;
+
+pub use child::{die_with_parent, send_ready, wait_for_peers};
+pub use cluster::{Cluster, LaunchError};

@@ -1,0 +1,110 @@
+//! What a run found, for people and for programs.
+
+mod chart;
+mod folder;
+mod hlog;
+mod html;
+mod json;
+mod ratios;
+mod regime;
+mod rows;
+mod table;
+mod utc;
+
+use std::time::SystemTime;
+
+pub use folder::{Folder, ReportError};
+pub use regime::Regime;
+pub use table::table;
+
+use crate::setup::Machine;
+use crate::stats::{Quantile, Rounds, Spread, Summary, Validity, ratio_to_baseline};
+use crate::units::show_duration;
+
+/// The policy that the others are compared with.
+const BASELINE: &str = "none";
+
+/// A run: where, with what, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The machine.
+    pub machine: Machine,
+    /// When it began.
+    pub started: SystemTime,
+    /// Names the schedule, the data and the stalls.
+    pub seed: u64,
+    /// Every other setting, by name, in the order in which to show them.
+    pub parameters: Vec<(String, String)>,
+    /// What each policy measured, the baseline first.
+    pub policies: Vec<Rounds>,
+    /// Service time and cancel delay, where they are known.
+    pub regime: Option<Regime>,
+    /// Whether the user ended the run early.
+    pub interrupted: bool,
+    /// What else a reader has to know, such as a fallback that was taken.
+    pub notes: Vec<String>,
+}
+
+/// A policy's ratios to the baseline: a spread for each percentile, where the samples allow.
+#[derive(Clone, Debug)]
+pub(crate) struct Ratios {
+    pub(crate) policy: String,
+    pub(crate) spreads: Vec<(Quantile, Option<Spread>)>,
+}
+
+impl Report {
+    /// Each policy with its rounds merged.
+    pub(crate) fn summaries(&self) -> Vec<Summary> {
+        self.policies.iter().map(Rounds::merged).collect()
+    }
+
+    /// Every policy's ratios to the baseline; empty without one.
+    pub(crate) fn ratios(&self) -> Vec<Ratios> {
+        let Some(baseline) = self.policies.iter().find(|rounds| rounds.policy == BASELINE) else {
+            return Vec::new();
+        };
+        let others = self.policies.iter().filter(|rounds| rounds.policy != BASELINE);
+        others
+            .map(|rounds| Ratios {
+                policy: rounds.policy.clone(),
+                spreads: Quantile::ALL
+                    .map(|q| (q, ratio_to_baseline(&rounds.slices, &baseline.slices, q)))
+                    .to_vec(),
+            })
+            .collect()
+    }
+
+    /// What takes from the figures' worth, a sentence each; empty when nothing does.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.interrupted {
+            warnings.push("The run was interrupted: figures are of the part before.".into());
+        }
+        if !self.machine.optimized {
+            warnings.push("VOID: this is a debug build; run with --release.".into());
+        }
+        for summary in self.summaries() {
+            let Validity::Void { quantile, lag, latency } = summary.validity() else { continue };
+            warnings.push(format!(
+                "VOID: {}: the load generator itself was {} late at {}, beside a latency of {}; \
+                 use a lower --rate or a quieter machine.",
+                summary.policy,
+                show_duration(lag),
+                quantile.label(),
+                show_duration(latency),
+            ));
+        }
+        warnings.extend(self.notes.iter().cloned());
+        warnings
+    }
+
+    /// Whether tied requests suit this workload, in a sentence; none without a tied policy.
+    pub fn regime_statement(&self) -> Option<String> {
+        let summaries = self.summaries();
+        let tied = summaries.iter().find(|summary| summary.policy == "tied")?;
+        Some(regime::statement(self.regime.as_ref(), tied.both_started_rate()?))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod sample;

@@ -1,0 +1,249 @@
+//! `results.json`. Fields may be added; none is renamed or removed, for others read them.
+
+use core::time::Duration;
+use std::time::UNIX_EPOCH;
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::{Ratios, Report};
+use crate::setup::Machine;
+use crate::stats::{Counters, Quantile, Spread, Summary, Validity};
+
+/// The file's text.
+///
+/// # Errors
+/// None that a run can cause: the shape is fixed.
+pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
+    let summaries = report.summaries();
+    let file = File {
+        setup: Setup {
+            machine: &report.machine,
+            seed: report.seed,
+            started_unix_s: report.started.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()),
+            rounds: report.policies.iter().map(|p| p.slices.len()).max().unwrap_or(0),
+            interrupted: report.interrupted,
+            warnings: report.warnings(),
+            parameters: InOrder(report.parameters.clone()),
+        },
+        policies: InOrder(summaries.iter().map(|s| (s.policy.clone(), policy(s))).collect()),
+        ratios: InOrder(report.ratios().into_iter().map(ratios).collect()),
+    };
+    serde_json::to_string_pretty(&file).map(|text| text + "\n")
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    setup: Setup<'a>,
+    policies: InOrder<PolicyFigures>,
+    ratios: InOrder<InOrder<Option<SpreadFigures>>>,
+}
+
+#[derive(Serialize)]
+struct Setup<'a> {
+    #[serde(flatten)]
+    machine: &'a Machine,
+    seed: u64,
+    started_unix_s: u64,
+    rounds: usize,
+    interrupted: bool,
+    warnings: Vec<String>,
+    parameters: InOrder<String>,
+}
+
+#[derive(Serialize)]
+struct PolicyFigures {
+    calls: u64,
+    ok: u64,
+    p50_us: Option<f64>,
+    p90_us: Option<f64>,
+    p99_us: Option<f64>,
+    p999_us: Option<f64>,
+    offered_per_s: Option<f64>,
+    completed_per_s: Option<f64>,
+    in_deadline_per_s: Option<f64>,
+    attempts_per_call: Option<f64>,
+    executions_per_call: Option<f64>,
+    wasted_execution_share: Option<f64>,
+    hedge_rate: Option<f64>,
+    win_rate: Option<f64>,
+    withdrawn_rate: Option<f64>,
+    both_started_rate: Option<f64>,
+    shed_rate: Option<f64>,
+    deadline_miss_rate: Option<f64>,
+    error_rate: Option<f64>,
+    max_us: f64,
+    lag_p50_us: Option<f64>,
+    lag_p99_us: Option<f64>,
+    lag_max_us: f64,
+    /// Whether the generator's own lateness makes the latencies meaningless.
+    void: bool,
+    counters: CounterFigures,
+}
+
+#[derive(Serialize)]
+struct CounterFigures {
+    in_deadline: u64,
+    deadline_misses: u64,
+    shed_calls: u64,
+    errors: u64,
+    corrupt: u64,
+    attempts: u64,
+    executions: u64,
+    wasted_executions: u64,
+    hedges: u64,
+    second_copies: u64,
+    extra_wins: u64,
+    withdrawn: u64,
+    both_started: u64,
+    shed: u64,
+}
+
+#[derive(Serialize)]
+struct SpreadFigures {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+fn policy(summary: &Summary) -> PolicyFigures {
+    let latency = |quantile| summary.latency().quantile(quantile).map(micros);
+    let lag = |quantile| summary.lag().quantile(quantile).map(micros);
+    PolicyFigures {
+        calls: summary.counters().calls,
+        ok: summary.counters().ok,
+        p50_us: latency(Quantile::P50),
+        p90_us: latency(Quantile::P90),
+        p99_us: latency(Quantile::P99),
+        p999_us: latency(Quantile::P999),
+        offered_per_s: summary.offered_per_s(),
+        completed_per_s: summary.completed_per_s(),
+        in_deadline_per_s: summary.in_deadline_per_s(),
+        attempts_per_call: summary.attempts_per_call(),
+        executions_per_call: summary.executions_per_call(),
+        wasted_execution_share: summary.wasted_execution_share(),
+        hedge_rate: summary.hedge_rate(),
+        win_rate: summary.win_rate(),
+        withdrawn_rate: summary.withdrawn_rate(),
+        both_started_rate: summary.both_started_rate(),
+        shed_rate: summary.shed_rate(),
+        deadline_miss_rate: summary.deadline_miss_rate(),
+        error_rate: summary.error_rate(),
+        max_us: micros(summary.latency().max()),
+        lag_p50_us: lag(Quantile::P50),
+        lag_p99_us: lag(Quantile::P99),
+        lag_max_us: micros(summary.lag().max()),
+        void: summary.validity() != Validity::Valid,
+        counters: counters(summary.counters()),
+    }
+}
+
+fn counters(counters: &Counters) -> CounterFigures {
+    CounterFigures {
+        in_deadline: counters.in_deadline,
+        deadline_misses: counters.deadline_misses,
+        shed_calls: counters.shed_calls,
+        errors: counters.errors,
+        corrupt: counters.corrupt,
+        attempts: counters.attempts,
+        executions: counters.executions,
+        wasted_executions: counters.wasted_executions,
+        hedges: counters.hedges,
+        second_copies: counters.second_copies,
+        extra_wins: counters.extra_wins,
+        withdrawn: counters.withdrawn,
+        both_started: counters.both_started,
+        shed: counters.shed,
+    }
+}
+
+fn ratios(ratios: Ratios) -> (String, InOrder<Option<SpreadFigures>>) {
+    let figures = |Spread { median, min, max }| SpreadFigures { median, min, max };
+    let spreads = ratios.spreads.into_iter().map(|(q, s)| (q.key().to_owned(), s.map(figures)));
+    (ratios.policy, InOrder(spreads.collect()))
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+/// A JSON object whose keys stay in this order, as a reader would want them.
+struct InOrder<T>(Vec<(String, T)>);
+
+impl<T: Serialize> Serialize for InOrder<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::report::sample;
+
+    fn results() -> Value {
+        let text = json(&sample::report()).expect("a fixed shape");
+        serde_json::from_str(&text).expect("valid JSON")
+    }
+
+    /// The names that others read: a change here breaks them.
+    #[test]
+    fn the_promised_names_are_there() {
+        let results = results();
+        for policy in ["none", "hedged", "tied"] {
+            for field in [
+                "calls",
+                "ok",
+                "p50_us",
+                "p90_us",
+                "p99_us",
+                "p999_us",
+                "offered_per_s",
+                "completed_per_s",
+                "in_deadline_per_s",
+                "attempts_per_call",
+                "executions_per_call",
+                "wasted_execution_share",
+                "hedge_rate",
+                "win_rate",
+                "withdrawn_rate",
+                "both_started_rate",
+                "shed_rate",
+                "deadline_miss_rate",
+            ] {
+                assert!(results["policies"][policy].get(field).is_some(), "{policy}.{field}");
+            }
+        }
+        for field in ["kernel", "cpu", "clock_source", "seed", "revision"] {
+            assert!(results["setup"].get(field).is_some(), "setup.{field}");
+        }
+        for field in ["median", "min", "max"] {
+            assert!(results["ratios"]["tied"]["p99"][field].is_f64(), "ratios.tied.p99.{field}");
+        }
+        assert!(results["ratios"].get("none").is_none());
+    }
+
+    #[test]
+    fn a_percentile_without_enough_samples_is_null() {
+        let results = results();
+        assert!(results["policies"]["none"]["p99_us"].is_f64());
+        assert!(results["policies"]["none"]["p999_us"].is_null());
+        assert!(results["ratios"]["tied"]["p999"].is_null());
+    }
+
+    #[test]
+    fn times_are_microseconds_and_rates_add_up() {
+        let results = results();
+        let none = &results["policies"]["none"];
+        let p50_us = none["p50_us"].as_f64().expect("a number");
+        assert!((3_000.0..7_000.0).contains(&p50_us), "{p50_us}");
+        assert_eq!(none["offered_per_s"].as_f64(), Some(600.0));
+        assert_eq!(results["policies"]["tied"]["executions_per_call"].as_f64(), Some(12.1 / 12.0));
+    }
+}

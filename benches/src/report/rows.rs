@@ -1,0 +1,99 @@
+//! The figures of a comparison, row by row: the one order and wording for every reader.
+
+use core::time::Duration;
+
+use crate::stats::{Quantile, Summary};
+use crate::units::{show_duration, three_digits};
+
+/// One figure of every policy.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// What it is.
+    pub(super) label: &'static str,
+    /// What it means, for a reader who asks.
+    pub(super) meaning: &'static str,
+    /// Its value for each policy; a dash where there is none.
+    pub(super) cells: Vec<String>,
+    /// The percentile that this is, for which there are ratios.
+    pub(super) quantile: Option<Quantile>,
+}
+
+/// Shown for a figure that the samples do not allow.
+pub(super) const NO_VALUE: &str = "-";
+
+/// What a row shows of a policy.
+type Figure = fn(&Summary) -> Option<String>;
+
+/// All rows, in the order in which to read them.
+pub(super) fn rows(summaries: &[Summary]) -> Vec<Row> {
+    let percentiles = Quantile::ALL.iter().map(|&quantile| Row {
+        label: quantile.label(),
+        meaning: "Latency from when a call fell due; shown with 100 samples beyond",
+        cells: cells(summaries, |s| s.latency().quantile(quantile).map(show_duration)),
+        quantile: Some(quantile),
+    });
+    let others = FIGURES.iter().map(|&(label, meaning, figure)| Row {
+        label,
+        meaning,
+        cells: cells(summaries, figure),
+        quantile: None,
+    });
+    percentiles.chain(others).collect()
+}
+
+fn cells(summaries: &[Summary], figure: impl Fn(&Summary) -> Option<String>) -> Vec<String> {
+    summaries.iter().map(|s| figure(s).unwrap_or_else(|| NO_VALUE.into())).collect()
+}
+
+const FIGURES: [(&str, &str, Figure); 18] = [
+    ("calls", "Calls that fell due", |s| Some(s.counters().calls.to_string())),
+    ("offered /s", "Calls that fell due, a second", |s| rate(s.offered_per_s())),
+    ("completed /s", "Calls answered with the right bytes, a second", |s| {
+        rate(s.completed_per_s())
+    }),
+    ("in deadline /s", "Calls answered rightly in time, a second", |s| rate(s.in_deadline_per_s())),
+    ("attempts/call", "Copies sent for each call", |s| ratio(s.attempts_per_call())),
+    ("executions/call", "Copies started for each call", |s| ratio(s.executions_per_call())),
+    ("wasted work", "Of the copies started, those whose reply nobody used", |s| {
+        percent(s.wasted_execution_share())
+    }),
+    ("hedge rate", "Calls that earned a second copy by being slow", |s| percent(s.hedge_rate())),
+    ("win rate", "Of the extra copies, those that answered first", |s| percent(s.win_rate())),
+    (
+        "withdrawn",
+        "Copies taken out of a queue because their twin had started, for each call",
+        |s| percent(s.withdrawn_rate()),
+    ),
+    ("both started", "Calls of which both tied copies started", |s| percent(s.both_started_rate())),
+    ("shed", "Copies refused because they would have been too late, for each call", |s| {
+        percent(s.shed_rate())
+    }),
+    ("deadline misses", "Calls not answered in time", |s| percent(s.deadline_miss_rate())),
+    ("errors", "Calls that failed in another way", |s| percent(s.error_rate())),
+    ("max", "The longest latency", |s| longest(s.latency().max(), s)),
+    ("generator lag p50", "How late the load generator sent, beside its schedule", |s| {
+        s.lag().quantile(Quantile::P50).map(show_duration)
+    }),
+    ("generator lag p99", "How late the load generator sent, beside its schedule", |s| {
+        s.lag().quantile(Quantile::P99).map(show_duration)
+    }),
+    ("generator lag max", "How late the load generator sent, at worst", |s| {
+        longest(s.lag().max(), s)
+    }),
+];
+
+fn longest(time: Duration, summary: &Summary) -> Option<String> {
+    (summary.counters().calls > 0).then(|| show_duration(time))
+}
+
+fn rate(value: Option<f64>) -> Option<String> {
+    value.map(three_digits)
+}
+
+fn ratio(value: Option<f64>) -> Option<String> {
+    value.map(|value| format!("{value:.3}"))
+}
+
+fn percent(value: Option<f64>) -> Option<String> {
+    value.map(|value| format!("{:.2} %", 100.0 * value))
+}
