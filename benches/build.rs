@@ -12,10 +12,9 @@ fn main() {
         println!("cargo::rerun-if-changed={}", source.display());
     }
     // Grows with every commit, checkout and reset.
-    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
-        if Path::new(&log).exists() {
-            println!("cargo::rerun-if-changed={log}");
-        }
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"]);
+    if let Some(log) = log.filter(|log| Path::new(log).exists()) {
+        println!("cargo::rerun-if-changed={log}");
     }
     let revision = git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]);
     println!("cargo::rustc-env=BOWLINE_REVISION={}", revision.as_deref().unwrap_or("unknown"));

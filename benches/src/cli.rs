@@ -5,6 +5,7 @@ mod policy;
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 pub use args::{
@@ -70,8 +71,8 @@ impl Cli {
 /// Why no command could be read off a command line.
 #[derive(Debug)]
 pub enum NoCommand {
-    /// Help or the version was asked for: the text, for standard output.
-    Help(String),
+    /// Help or the version was asked for; it prints itself, in colour where there is a terminal.
+    Help(clap::Error),
     /// It was wrong: one line, for standard error.
     Wrong(String),
 }
@@ -88,7 +89,7 @@ where
     match Cli::try_parse_from(line) {
         Ok(cli) => Ok(cli.into_command()),
         Err(error) if error.use_stderr() => Err(NoCommand::Wrong(one_line(&error))),
-        Err(help) => Err(NoCommand::Help(help.render().ansi().to_string())),
+        Err(help) => Err(NoCommand::Help(help)),
     }
 }
 
@@ -99,7 +100,11 @@ fn one_line(error: &clap::Error) -> String {
     let said = said.split("\nFor more information").next().unwrap_or(said);
     let words: Vec<&str> = said.split_whitespace().collect();
     let said = words.join(" ");
-    format!("{}; see 'bowline --help'", said.trim_start_matches("error: ").trim_end_matches('.'))
+    let said = said.trim_start_matches("error: ").trim_end_matches('.');
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        return format!("{said}; there are compare, serve, load and echo, see 'bowline --help'");
+    }
+    format!("{said}; see 'bowline --help'")
 }
 
 #[cfg(test)]

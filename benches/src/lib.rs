@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod command;
+pub mod course;
 pub mod data;
 pub mod faults;
 pub mod interrupt;
@@ -10,6 +12,7 @@ pub mod random;
 pub mod replicas;
 pub mod report;
 pub mod schedule;
+pub mod serve_config;
 pub mod setup;
 pub mod stats;
 pub mod units;

@@ -1,2 +1,7 @@
 //! The `bowline` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bowline_bench::command::main(std::env::args_os())
+}

@@ -17,8 +17,9 @@ use crate::units::{
 pub struct CompareArgs {
     /// Time in which calls are sent, all policies and rounds together (without warm-up)
     ///
-    /// A percentile is reported only with 100 samples beyond it. p99.9 therefore needs 100 000
-    /// calls a policy: calls a policy = rate x duration / policies.
+    /// A percentile is reported only with 100 samples beyond it: p99 needs 10 000 calls of a policy
+    /// (in each round, for its ratio), p99.9 needs 100 000. Calls of a policy = rate x duration /
+    /// policies.
     #[arg(long, value_name = "TIME", default_value = "54s", value_parser = parse_duration)]
     pub duration: Duration,
     /// Rounds; in each, every policy has its turn. Ratios are given with their spread over these
@@ -58,7 +59,7 @@ pub struct CompareArgs {
 #[command(next_help_heading = "Calls")]
 pub struct LoadShape {
     /// Mean calls a second
-    #[arg(long, value_name = "PER_SECOND", default_value = "600", value_parser = parse_rate)]
+    #[arg(long, value_name = "PER_SECOND", default_value = "1800", value_parser = parse_rate)]
     pub rate: f64,
     /// Let calls arrive in groups of this size at one instant, at the same mean rate
     ///
@@ -103,7 +104,7 @@ pub struct ReplicaArgs {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub data_size: u64,
     /// Reads that a replica works on at once; others wait in its queue
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "8")]
     pub slots: NonZeroU32,
     /// Reads that may wait; more are shed
     #[arg(long, value_name = "N", default_value = "1024")]

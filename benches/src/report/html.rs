@@ -30,7 +30,7 @@ pub(super) fn html(report: &Report) -> String {
     warnings(&mut page, report);
     curves(&mut page, &summaries);
     if !ratios.is_empty() {
-        write!(page, "<section><h2>Against {BASELINE}</h2>{}</section>\n", ratios_chart(&ratios))
+        writeln!(page, "<section><h2>Against {BASELINE}</h2>{}</section>", ratios_chart(&ratios))
             .expect(STRING);
     }
     figures(&mut page, report, &summaries, &ratios);
@@ -72,7 +72,7 @@ fn head(page: &mut String, report: &Report, summaries: &[Summary], ratios: &[Rat
     page.push_str("</section>\n");
     if let Some(statement) = report.regime_statement() {
         let kind = if statement.contains("OUTSIDE") { "note bad" } else { "note good" };
-        write!(page, "<p class=\"{kind}\">{}</p>\n", escape(&statement)).expect(STRING);
+        writeln!(page, "<p class=\"{kind}\">{}</p>", escape(&statement)).expect(STRING);
     }
 }
 
@@ -108,18 +108,18 @@ fn price(summary: &Summary) -> String {
 
 fn warnings(page: &mut String, report: &Report) {
     for warning in report.warnings() {
-        write!(page, "<p class=\"note bad\">{}</p>\n", escape(&warning)).expect(STRING);
+        writeln!(page, "<p class=\"note bad\">{}</p>", escape(&warning)).expect(STRING);
     }
 }
 
 fn curves(page: &mut String, summaries: &[Summary]) {
-    write!(
+    writeln!(
         page,
         "<section><h2>Latency by percentile</h2><div class=\"plot\">{}<div id=\"readout\" hidden>\
          </div></div><p class=\"hint\">Counted from when each call fell <em>due</em>, so that \
          waiting behind a stall is not left out. Both axes are logarithmic: each further nine \
          takes the same room. Dashed: fewer than 100 samples lie beyond, take it as an anecdote.\
-         </p><script type=\"application/json\" id=\"points\">{}</script></section>\n",
+         </p><script type=\"application/json\" id=\"points\">{}</script></section>",
         chart(summaries),
         // Within a script element only this sequence could end it.
         points_json(summaries).replace("</", "<\\/")

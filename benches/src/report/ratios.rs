@@ -16,7 +16,7 @@ const GAP: f64 = 12.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 46.0;
 /// Ratios that the axis names.
-const TICKS: [f64; 9] = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0];
+const TICKS: [f64; 13] = [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0];
 
 /// One SVG element; empty where there is no ratio.
 pub(super) fn ratios_chart(ratios: &[Ratios]) -> String {

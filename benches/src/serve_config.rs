@@ -1,0 +1,218 @@
+//! What a replica is told: by options, by a TOML file, by default, in this order.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::cli::ServeArgs;
+
+/// Where a replica listens unless told otherwise: this host only.
+const DEFAULT_LISTEN: &str = "127.0.0.1:7000";
+/// Folder of data files unless told otherwise; `cargo clean` removes it.
+const DEFAULT_DATA: &str = "target/bowline-data";
+
+/// One replica's place in the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeConfig {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Its number.
+    pub replica: u32,
+    /// Its data file.
+    pub file: PathBuf,
+    /// The other replicas, by number.
+    pub peers: Vec<(u32, SocketAddr)>,
+}
+
+/// Why the configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read --config {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The file is not what it has to be.
+    #[error("{path}: {why}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and in which line.
+        why: String,
+    },
+    /// A peer is not given as `N=HOST:PORT`.
+    #[error("--peer {given:?} is not of the form N=HOST:PORT, such as 1=10.0.0.2:7000")]
+    Peer {
+        /// What was given.
+        given: String,
+    },
+    /// A host or an address that leads nowhere.
+    #[error("cannot resolve {address:?}: {why}; write HOST:PORT, such as 10.0.0.2:7000")]
+    Address {
+        /// What was given.
+        address: String,
+        /// The resolver's answer.
+        why: String,
+    },
+    /// A number that two replicas have.
+    #[error(
+        "replica {replica} is named twice; each replica, this one included, has another number"
+    )]
+    Duplicate {
+        /// The number.
+        replica: u32,
+    },
+}
+
+/// The file. An unknown key is an error, since it is most likely a misspelt one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Option<SocketAddr>,
+    replica: Option<u32>,
+    file: Option<PathBuf>,
+    #[serde(default)]
+    peers: BTreeMap<String, String>,
+}
+
+impl ServeConfig {
+    /// Puts options, file and defaults together.
+    ///
+    /// # Errors
+    /// [`ConfigError`], which names the option or the file.
+    pub fn from_args(args: &ServeArgs) -> Result<Self, ConfigError> {
+        let file = args.config.as_deref().map_or_else(|| Ok(File::default()), read)?;
+        let replica = args.replica.or(file.replica).unwrap_or(0);
+        let default_file = || Path::new(DEFAULT_DATA).join(format!("replica-{replica}.dat"));
+        let listen = args.listen.or(file.listen).map_or_else(|| resolve(DEFAULT_LISTEN), Ok)?;
+
+        // Peers by option replace those of the file: half of one list and half of another is
+        // what nobody means.
+        let peers = if args.peers.is_empty() {
+            let named = file.peers.iter().map(|(n, address)| peer(&format!("{n}={address}")));
+            named.collect::<Result<Vec<_>, _>>()?
+        } else {
+            args.peers.iter().map(|given| peer(given)).collect::<Result<Vec<_>, _>>()?
+        };
+        let mut numbers: Vec<u32> = peers.iter().map(|(n, _)| *n).chain([replica]).collect();
+        numbers.sort_unstable();
+        if let Some(pair) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ConfigError::Duplicate { replica: pair[0] });
+        }
+        let file = args.file.clone().or(file.file).unwrap_or_else(default_file);
+        Ok(ServeConfig { listen, replica, file, peers })
+    }
+}
+
+/// The first address of `HOST:PORT`.
+///
+/// # Errors
+/// [`ConfigError::Address`].
+pub fn resolve(address: &str) -> Result<SocketAddr, ConfigError> {
+    let unresolved = |why: String| ConfigError::Address { address: address.to_owned(), why };
+    let mut found = address.to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
+    found.next().ok_or_else(|| unresolved("the name has no address".into()))
+}
+
+fn read(path: &Path) -> Result<File, ConfigError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    toml::from_str(&text).map_err(|error| ConfigError::Malformed {
+        path: path.to_owned(),
+        why: locate(&text, &error),
+    })
+}
+
+/// The parser's message on one line, with the line of the file that it is about.
+fn locate(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message();
+    match error.span().and_then(|span| text.get(..span.start)) {
+        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
+        None => message.to_owned(),
+    }
+}
+
+fn peer(given: &str) -> Result<(u32, SocketAddr), ConfigError> {
+    let malformed = || ConfigError::Peer { given: given.to_owned() };
+    let (number, address) = given.split_once('=').ok_or_else(malformed)?;
+    let number = number.trim().parse().map_err(|_| malformed())?;
+    Ok((number, resolve(address.trim())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Command, parse};
+
+    fn args(line: &str) -> ServeArgs {
+        match parse(line.split_whitespace()) {
+            Ok(Command::Serve(args)) => *args,
+            other => panic!("{line} gave {other:?}"),
+        }
+    }
+
+    fn with_file(text: &str, options: &str) -> Result<ServeConfig, ConfigError> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("replica.toml");
+        fs::write(&path, text).expect("writable");
+        ServeConfig::from_args(&args(&format!("b serve --config {} {options}", path.display())))
+    }
+
+    const FILE: &str = "listen = \"127.0.0.1:7100\"\nreplica = 1\nfile = \"blocks.dat\"\n\n\
+                        [peers]\n0 = \"127.0.0.1:7000\"\n2 = \"127.0.0.1:7200\"\n";
+
+    #[test]
+    fn without_anything_the_defaults_hold() {
+        let config = ServeConfig::from_args(&args("b serve")).expect("defaults");
+        assert_eq!(config.listen.to_string(), DEFAULT_LISTEN);
+        assert_eq!(config.file, Path::new("target/bowline-data/replica-0.dat"));
+        assert!(config.peers.is_empty());
+    }
+
+    #[test]
+    fn a_file_says_all_that_options_can() {
+        let config = with_file(FILE, "").expect("well-formed");
+        assert_eq!((config.replica, config.listen.port()), (1, 7100));
+        assert_eq!(config.file, Path::new("blocks.dat"));
+        let peers: Vec<_> = config.peers.iter().map(|(n, a)| (*n, a.port())).collect();
+        assert_eq!(peers, [(0, 7000), (2, 7200)]);
+    }
+
+    #[test]
+    fn options_go_before_the_file() {
+        let config =
+            with_file(FILE, "--replica 5 --peer 6=127.0.0.1:1,7=127.0.0.1:2").expect("valid");
+        assert_eq!((config.replica, config.listen.port()), (5, 7100));
+        assert_eq!(config.peers.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [6, 7]);
+    }
+
+    #[test]
+    fn a_misspelt_key_is_named_with_its_line() {
+        let message =
+            with_file("replica = 1\nlisten_on = \"x\"\n", "").expect_err("bad").to_string();
+        assert!(message.contains("line 2") && message.contains("listen_on"), "{message}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+
+    #[test]
+    fn bad_peers_are_named_with_an_example() {
+        for given in ["127.0.0.1:1", "x=127.0.0.1:1", "1=nowhere"] {
+            let error = ServeConfig::from_args(&args(&format!("b serve --peer {given}")));
+            let message = error.expect_err("bad").to_string();
+            assert!(message.contains("10.0.0.2:7000"), "{message}");
+        }
+    }
+
+    #[test]
+    fn two_replicas_never_share_a_number() {
+        let error = ServeConfig::from_args(&args("b serve --replica 1 --peer 1=127.0.0.1:1"));
+        assert!(error.expect_err("twice").to_string().contains("replica 1 is named twice"));
+    }
+}
