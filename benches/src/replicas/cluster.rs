@@ -241,7 +241,7 @@ mod tests {
     }
 
     const REPLICA: &str = "echo ready 127.0.0.1:$((7000 + $1)); read peers; cat > /dev/null";
-    const DEAF: &str = "echo ready 127.0.0.1:7000; read peers; exec sleep 3600";
+    const DEAF: &str = "echo ready 127.0.0.1:7000; read peers; exec sleep 60";
 
     fn pid(cluster: &Cluster, replica: usize) -> Pid {
         i32::try_from(cluster.process_id(replica)).ok().and_then(Pid::from_raw).expect("a pid")
