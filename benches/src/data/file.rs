@@ -181,6 +181,15 @@ mod tests {
         assert!(message.contains("blocked") && message.contains("--data DIR"), "{message}");
     }
 
+    #[test]
+    fn a_write_that_fails_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("replica-0.dat");
+        fs::create_dir(&path).expect("writable"); // a file cannot take a folder's place
+        ensure(&path, &SET).expect_err("in the way");
+        assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1);
+    }
+
     /// `/dev/full` answers every write with ENOSPC.
     #[test]
     fn a_full_disk_is_told_apart_and_its_cure_named() {
