@@ -189,6 +189,15 @@ impl Core {
         self.flushing.set(flushing);
     }
 
+    /// Gets buffers back for those that are parked, if only readers that lag have any.
+    pub(crate) fn relieve(&self) {
+        if self.buffers.free() == 0 && !self.parked.borrow().is_empty() {
+            for (_, connection) in self.connections.borrow().iter() {
+                connection.relieve();
+            }
+        }
+    }
+
     /// Lets parked connections receive again, as many as there are buffers. True if it did.
     pub(crate) fn unpark(&self) -> bool {
         let mut free = self.buffers.free();

@@ -25,10 +25,11 @@
 //!         if block.is_empty() {
 //!             return to.sync_data().await;
 //!         }
-//!         offset += block.len() as u64;
-//!         let (written, emptied) = to.write_all_at(block, offset - block.len() as u64).await;
+//!         let length = block.len() as u64;
+//!         let (written, emptied) = to.write_all_at(block, offset).await;
 //!         written?;
 //!         block = emptied;
+//!         offset += length;
 //!     }
 //! })?;
 //! # assert!(std::fs::read(&to)? == vec![7; 300_000]);

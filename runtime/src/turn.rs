@@ -37,6 +37,7 @@ impl Core {
 
         self.run(Stage::Work);
         self.flush();
+        self.relieve();
         self.unpark();
         match self.is_idle() {
             true => self.sleep(),

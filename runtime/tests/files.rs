@@ -2,12 +2,9 @@
 
 mod common;
 
-use std::future::Future;
-use std::task::{Context, Poll, Waker};
-
 use bowline_runtime::fs::{File, OpenOptions};
 use bowline_runtime::{Runtime, buffer, metrics, yield_now};
-use common::{open_descriptors, pattern, run, run_on};
+use common::{pattern, poll_once, run, run_on};
 
 #[test]
 fn what_was_written_is_read() {
@@ -69,13 +66,6 @@ fn direct_reads_go_by_the_alignment_that_the_file_tells() {
     });
 }
 
-/// Polls a future once and drops it.
-fn poll_once(future: impl Future) {
-    let mut future = std::pin::pin!(future);
-    let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(matches!(poll, Poll::Pending));
-}
-
 #[test]
 fn a_dropped_read_never_writes_into_memory_that_is_used_again() {
     let directory = tempfile::tempdir_in(".").unwrap();
@@ -111,24 +101,4 @@ fn a_dropped_read_never_writes_into_memory_that_is_used_again() {
             assert!(canary.iter().all(|&byte| byte == 0x55), "round {round}, after the end");
         }
     }
-}
-
-#[test]
-fn opens_that_are_dropped_leak_no_descriptor() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("file");
-    std::fs::write(&path, b"content").unwrap();
-    run(async {
-        let before = open_descriptors();
-        for round in 0..2000 {
-            poll_once(File::open(&path, OpenOptions::new().read(true)));
-            if round % 3 == 0 {
-                yield_now().await;
-            }
-        }
-        while metrics().requests_in_flight > 1 {
-            yield_now().await;
-        }
-        assert_eq!(open_descriptors(), before);
-    });
 }

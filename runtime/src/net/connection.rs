@@ -3,7 +3,8 @@
 //! **Receiving.** One request stays armed and completes once for each filled buffer. When the
 //! reader lags so far that the connection would take too many of the buffers that all share, it is
 //! cancelled, and armed again when the reader has caught up. When no buffer is free the kernel ends
-//! it, and the connection is parked until one is.
+//! it, and the connection is parked until one is; for that, what other readers have not come to is
+//! copied out of its buffers, so that a reader that never comes starves nobody.
 //!
 //! ```text
 //!            receive()                    no buffer
@@ -30,7 +31,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::Shutdown;
-use super::lease::Lease;
+use super::lease::{Chunk, Lease};
 use crate::core::Core;
 use crate::driver::provided::GROUP;
 use crate::driver::{Completion, Kind, Request, Token};
@@ -71,7 +72,7 @@ pub(crate) struct Connection {
     index: u32,
     handles: Cell<u32>,
     receiving: Cell<Receiving>,
-    inbox: RefCell<VecDeque<(u16, u32)>>,
+    inbox: RefCell<VecDeque<Chunk>>,
     reader: RefCell<Option<Waker>>,
     /// The peer has said all.
     ended: Cell<bool>,
@@ -152,15 +153,14 @@ impl Connection {
     }
 
     pub(super) fn take_lease(&self) -> Option<Lease> {
-        let (lease, left) = {
+        let (chunk, left) = {
             let mut inbox = self.inbox.borrow_mut();
-            let (buffer, length) = inbox.pop_front()?;
-            (Lease::new(self.core.clone(), buffer, length), inbox.len())
+            (inbox.pop_front()?, inbox.len())
         };
         if self.receiving.get() == Receiving::Idle && left <= self.share() / 2 {
             self.arm();
         }
-        Some(lease)
+        Some(Lease(chunk))
     }
 
     fn arm(&self) {
@@ -232,7 +232,8 @@ impl Connection {
         match u32::try_from(result) {
             Ok(length @ 1..) if !self.closing.get() && !self.deaf.get() => {
                 self.core.counters.bytes_received.add(u64::from(length));
-                self.inbox.borrow_mut().push_back((buffer, length));
+                let chunk = Chunk::new(self.core.clone(), buffer, length);
+                self.inbox.borrow_mut().push_back(chunk);
             }
             _ => self.core.buffers.give(buffer),
         }
@@ -474,9 +475,12 @@ impl Connection {
     }
 
     fn empty_inbox(&self) {
-        for (buffer, _) in self.inbox.borrow_mut().drain(..) {
-            self.core.buffers.give(buffer);
-        }
+        self.inbox.borrow_mut().clear();
+    }
+
+    /// Gives the buffers back that its reader has not come to, and keeps copies.
+    pub(crate) fn relieve(&self) {
+        self.inbox.borrow_mut().iter_mut().for_each(Chunk::copy);
     }
 
     /// Leaves the core's table, if closing and nothing is in flight. The descriptor is closed when

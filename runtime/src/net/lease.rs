@@ -8,20 +8,37 @@ use crate::core::Core;
 ///
 /// The buffer goes back to the kernel when the lease is dropped. While it is held, other
 /// connections have one buffer less: what must be kept for long is better copied.
-pub struct Lease {
+pub struct Lease(pub(super) Chunk);
+
+/// What a connection has received and nobody has read.
+pub(super) enum Chunk {
+    Leased(Leased),
+    /// A copy, made when others lacked the buffer.
+    Copied(Vec<u8>),
+}
+
+/// The use of a receive buffer that the kernel has filled.
+pub(super) struct Leased {
     core: Rc<Core>,
     buffer: u16,
     length: u32,
 }
 
-impl Lease {
-    /// For a buffer that the kernel has just filled, and that has no other lease.
-    pub(super) fn new(core: Rc<Core>, buffer: u16, length: u32) -> Lease {
-        Lease { core, buffer, length }
+impl Chunk {
+    /// For a buffer that the kernel has just filled, and of which nobody else knows.
+    pub(super) fn new(core: Rc<Core>, buffer: u16, length: u32) -> Chunk {
+        Chunk::Leased(Leased { core, buffer, length })
+    }
+
+    /// Gives the buffer back, if there is one, and keeps a copy.
+    pub(super) fn copy(&mut self) {
+        if let Chunk::Leased(leased) = self {
+            *self = Chunk::Copied(leased.to_vec());
+        }
     }
 }
 
-impl Deref for Lease {
+impl Deref for Leased {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -30,14 +47,25 @@ impl Deref for Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for Leased {
     fn drop(&mut self) {
         self.core.buffers.give(self.buffer);
     }
 }
 
+impl Deref for Lease {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Chunk::Leased(leased) => leased,
+            Chunk::Copied(bytes) => bytes,
+        }
+    }
+}
+
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease({} bytes)", self.length)
+        write!(f, "Lease({} bytes)", self.len())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
@@ -44,7 +45,9 @@ pub(crate) fn pattern(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ seed.wrapping_mul(7)) as u8).collect()
 }
 
-/// How many descriptors the process has open.
-pub(crate) fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+/// Polls a future once and drops it.
+pub(crate) fn poll_once(future: impl Future) {
+    let mut future = std::pin::pin!(future);
+    let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(poll, Poll::Pending));
 }
