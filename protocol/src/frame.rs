@@ -291,7 +291,7 @@ pub struct Overloaded {
 }
 
 /// Which payload a segment belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PayloadOf {
     /// A request's: client to server.
     Request,

@@ -138,6 +138,7 @@ pub struct HelloAck {
 pub struct Credit {
     /// Requests.
     pub requests: u64,
-    /// Bytes of the payloads of request frames, and of segments of requests.
+    /// Bytes of the payloads of requests, each counted in full when it is opened; options are not
+    /// counted.
     pub bytes: u64,
 }

@@ -10,6 +10,8 @@
 //! - [`hello`]: who speaks, what it can do and what it takes.
 //! - [`options`]: what a request or reply may say beside its header.
 //! - [`service`]: methods by name, and what may be done with each.
+//! - [`outbox`] and [`assembly`]: large payloads in segments, out and in.
+//! - [`credit`]: how much a client may have under way.
 //! - [`inbox`]: bytes in pieces of any size, frames out.
 //! - [`link`]: what both ends of every connection do: hello, acknowledgement, ping, round-trip time.
 //! - [`backoff`]: how long to wait before dialling again.
@@ -41,8 +43,10 @@
 
 extern crate alloc;
 
+pub mod assembly;
 pub mod backoff;
 pub mod codec;
+pub mod credit;
 pub mod error;
 pub mod frame;
 pub mod hello;
@@ -50,10 +54,13 @@ pub mod id;
 pub mod inbox;
 pub mod link;
 pub mod options;
+pub mod outbox;
 pub mod service;
 
+pub use assembly::{Arrived, Assembly, AssemblyError};
 pub use backoff::Backoff;
 pub use codec::{HEADER_LEN, VERSION, WireError};
+pub use credit::{CreditError, Granter, Spender};
 pub use error::{Error, ErrorKind, Executed, Whose};
 pub use frame::{
     Cancel, CancelReason, Cause, Ended, Frame, GoAway, Goodbye, GoodbyeReason, How, Load,
@@ -64,4 +71,5 @@ pub use id::{Attempt, ClientId, Method, ReplicaId, Seq, Station, Twin};
 pub use inbox::Inbox;
 pub use link::{Link, LinkConfig, LinkError, LinkEvent};
 pub use options::{OptionSet, Options};
+pub use outbox::{Cut, Outbox, Peer};
 pub use service::{MethodInfo, Methods, ServiceInfo};

@@ -36,7 +36,7 @@ mod tag {
 pub const MAX_LABEL: usize = 32;
 
 /// All options at their longest: five heads of 4 bytes, and values of 4, 24, 1, 25 and 32.
-const MAX_LEN: usize = 5 * 4 + 4 + 24 + 1 + 25 + MAX_LABEL;
+pub(crate) const MAX_LEN: usize = 5 * 4 + 4 + 24 + 1 + 25 + MAX_LABEL;
 
 /// Names what a call is to bring about, so that it is brought about once, however often it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -174,7 +174,7 @@ impl OptionSet<'_> {
 }
 
 /// Options as they stand on the wire, in a place of their own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct OptionBytes {
     bytes: [u8; MAX_LEN],
     len: usize,
@@ -196,6 +196,20 @@ impl OptionBytes {
     /// For a frame.
     pub fn as_options(&self) -> Options<'_> {
         Options { bytes: &self.bytes[..self.len] }
+    }
+}
+
+impl PartialEq for OptionBytes {
+    fn eq(&self, other: &OptionBytes) -> bool {
+        self.as_options() == other.as_options()
+    }
+}
+
+impl Eq for OptionBytes {}
+
+impl fmt::Debug for OptionBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_options().fmt(f)
     }
 }
 

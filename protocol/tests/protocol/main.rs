@@ -4,4 +4,5 @@
 mod frames;
 mod links;
 mod made;
+mod payloads;
 mod vectors;

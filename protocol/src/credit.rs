@@ -1,0 +1,151 @@
+//! How much a client may have under way on a connection: the server grants, the client keeps to it.
+//!
+//! Credit is counted from the connection's first request and only ever grows, so no word of it is
+//! added up twice. The server gives back what an ended copy took once the frame that ends it is
+//! with the kernel: a client that does not read runs dry before the server runs out of memory.
+//!
+//! ```
+//! use bowline_protocol::{Credit, Granter, Spender};
+//!
+//! let mut server = Granter::new(Credit { requests: 2, bytes: 1000 });
+//! // The first grant goes along with the hello-ack (`Link::with_grant`, `Link::peer_grant`).
+//! let mut client = Spender::new(Some(server.granted()));
+//!
+//! assert!(client.try_request(400) && client.try_request(400));
+//! assert!(!client.try_request(10), "a third has to wait");
+//! server.on_request(400)?;
+//! server.on_request(400)?;
+//! assert!(server.on_request(10).is_err(), "one that comes nevertheless ends the connection");
+//!
+//! server.give_back(Credit { requests: 1, bytes: 400 });
+//! let grant = server.poll_grant().expect("half of the window is free again");
+//! client.on_credit(grant);
+//! assert!(client.try_request(10));
+//! # Ok::<(), bowline_protocol::CreditError>(())
+//! ```
+
+use crate::frame::{Goodbye, GoodbyeReason};
+use crate::hello::Credit;
+
+/// A client sent more than it was granted. It ends the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CreditError {
+    /// More requests.
+    #[error("request {0} came, and only {1} were granted")]
+    Requests(u64, u64),
+    /// More bytes.
+    #[error("{0} bytes of requests came, and only {1} were granted")]
+    Bytes(u64, u64),
+}
+
+impl CreditError {
+    /// What to tell the client before the connection is closed.
+    pub const fn goodbye(&self) -> Goodbye {
+        Goodbye { reason: GoodbyeReason::Credit }
+    }
+}
+
+/// The server's half.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Granter {
+    window: Credit,
+    came: Credit,
+    returned: Credit,
+    granted: Credit,
+}
+
+impl Granter {
+    /// Allows so much to be under way at a time. The window of bytes must be no less than the
+    /// largest payload that this side takes, or such a payload can never be sent.
+    pub const fn new(window: Credit) -> Granter {
+        let none = Credit { requests: 0, bytes: 0 };
+        Granter { window, came: none, returned: none, granted: window }
+    }
+
+    /// What was granted so far; at first, what the hello-ack grants.
+    pub const fn granted(&self) -> Credit {
+        self.granted
+    }
+
+    /// A request came, with a payload of so many bytes in all, here or still to come.
+    ///
+    /// # Errors
+    ///
+    /// [`CreditError`]: it was not granted.
+    pub const fn on_request(&mut self, bytes: usize) -> Result<(), CreditError> {
+        self.came.requests += 1;
+        if self.came.requests > self.granted.requests {
+            return Err(CreditError::Requests(self.came.requests, self.granted.requests));
+        }
+        self.came.bytes = self.came.bytes.saturating_add(bytes as u64);
+        if self.came.bytes > self.granted.bytes {
+            return Err(CreditError::Bytes(self.came.bytes, self.granted.bytes));
+        }
+        Ok(())
+    }
+
+    /// So much is no longer under way: copies ended, their last frames are with the kernel.
+    pub const fn give_back(&mut self, credit: Credit) {
+        self.returned.requests = self.returned.requests.saturating_add(credit.requests);
+        self.returned.bytes = self.returned.bytes.saturating_add(credit.bytes);
+    }
+
+    /// The credit to send now, if half of the window came free since the last.
+    pub const fn poll_grant(&mut self) -> Option<Credit> {
+        let now = Credit {
+            requests: self.returned.requests.saturating_add(self.window.requests),
+            bytes: self.returned.bytes.saturating_add(self.window.bytes),
+        };
+        let (requests, bytes) =
+            (now.requests - self.granted.requests, now.bytes - self.granted.bytes);
+        let due = (requests > 0 && requests >= self.window.requests / 2)
+            || (bytes > 0 && bytes >= self.window.bytes / 2);
+        if !due {
+            return None;
+        }
+        self.granted = now;
+        Some(now)
+    }
+}
+
+/// The client's half.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spender {
+    granted: Credit,
+    spent: Credit,
+}
+
+impl Spender {
+    /// With the first grant ([`crate::Link::peer_grant`]); without one nothing is counted.
+    pub fn new(grant: Option<Credit>) -> Spender {
+        let all = Credit { requests: u64::MAX, bytes: u64::MAX };
+        Spender { granted: grant.unwrap_or(all), spent: Credit::default() }
+    }
+
+    /// A credit frame came. One that grants less than an earlier one says nothing.
+    pub fn on_credit(&mut self, credit: Credit) {
+        self.granted.requests = self.granted.requests.max(credit.requests);
+        self.granted.bytes = self.granted.bytes.max(credit.bytes);
+    }
+
+    /// What may be sent now.
+    pub const fn left(&self) -> Credit {
+        Credit {
+            requests: self.granted.requests - self.spent.requests,
+            bytes: self.granted.bytes - self.spent.bytes,
+        }
+    }
+
+    /// Spends the credit of a request with a payload of so many bytes in all. False if there is
+    /// not enough: the request has to wait, or go elsewhere.
+    #[must_use]
+    pub const fn try_request(&mut self, bytes: usize) -> bool {
+        let left = self.left();
+        if left.requests == 0 || left.bytes < bytes as u64 {
+            return false;
+        }
+        self.spent.requests += 1;
+        self.spent.bytes += bytes as u64;
+        true
+    }
+}

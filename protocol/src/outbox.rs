@@ -1,0 +1,303 @@
+//! Large payloads on their way out: cut into segments, taking turns, given up half-way on demand.
+//!
+//! Small frames do not come here. A sender writes them first, then lets the outbox add what it has
+//! in the room that is left of the turn; so a short reply waits for one turn of a long one, not for
+//! all of it. Payloads that are under way together take turns, a segment each.
+//!
+//! ```
+//! use bowline_protocol::{
+//!     Assembly, Attempt, ClientId, Features, Frame, Inbox, Load, OptionSet, Outbox, Peer, Reply,
+//!     Seq, Status, Takes,
+//! };
+//! use bowline_protocol::assembly::Arrived;
+//!
+//! // What the other side's hello said: `Link::peer_takes` and `Link::peer_features`.
+//! let takes = Takes { frame: 64 << 10, payload: 64 << 20 };
+//! let peer = Peer { takes, features: Features::OPTIONS.with(Features::SEGMENTS) };
+//! let mut outbox = Outbox::new(16 << 10);
+//!
+//! let attempt = Attempt { client: ClientId(7), seq: Seq(1), n: 0 };
+//! let reply = Reply { attempt, status: Status::Ok, executed: true, load: Load::default() };
+//! outbox.push_reply(reply, &OptionSet::default(), vec![7; 1 << 20], &peer)?;
+//!
+//! let mut inbox = Inbox::new(64 << 10);
+//! let mut assembly = Assembly::new(64 << 20, 128 << 20);
+//! let mut arrived = None;
+//! while !outbox.is_empty() {
+//!     // One turn of the loop: small frames would be encoded into `wire` here.
+//!     let mut wire = Vec::new();
+//!     outbox.fill(&mut wire, 64 << 10);
+//!     while let Some(done) = outbox.poll_sent() {
+//!         drop(done.payload); // its buffer is free again
+//!     }
+//!     let mut frames = inbox.feed(&wire);
+//!     while let Some(frame) = frames.next()? {
+//!         let news = match frame {
+//!             Frame::ReplyWith(reply, options, first) => {
+//!                 assembly.open_reply(reply, &options, first)?
+//!             }
+//!             Frame::Segment(segment, bytes) => assembly.segment(&segment, bytes)?,
+//!             other => panic!("{other:?}"),
+//!         };
+//!         if let Arrived::Reply(reply, _, payload) = news {
+//!             arrived = Some((reply, payload));
+//!         }
+//!     }
+//! }
+//! assert_eq!(arrived, Some((reply, vec![7; 1 << 20])));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::codec;
+use crate::frame::{Frame, PayloadOf, Reply, Request, Segment};
+use crate::hello::{Features, Takes};
+use crate::id::Attempt;
+use crate::options::{self, OptionBytes, OptionSet};
+
+/// What the other side's hello said of what can be sent to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Peer {
+    /// The payloads that it takes.
+    pub takes: Takes,
+    /// What it can do.
+    pub features: Features,
+}
+
+/// Why a payload can't be sent to the other side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unsendable {
+    /// It takes none so large.
+    #[error("a payload of {length} bytes is more than the {limit} that the other side takes")]
+    TooLarge {
+        /// The payload's length, in bytes.
+        length: usize,
+        /// What it takes, in bytes.
+        limit: u32,
+    },
+    /// It does not understand options, and there are some.
+    #[error("the other side does not understand options")]
+    Options,
+}
+
+/// What became of a payload that was to be cut off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut<P> {
+    /// It is not here: sent in full, or never pushed.
+    Absent,
+    /// Nothing of it was sent: the other side does not know of it, and need not be told.
+    Unsent(P),
+    /// It was under way: the other side has to be told, by a cancel or an end.
+    UnderWay(P),
+}
+
+/// A payload that was sent in full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent<P> {
+    /// Whose it was.
+    pub attempt: Attempt,
+    /// Which of its payloads.
+    pub of: PayloadOf,
+    /// The payload, for who reuses its memory.
+    pub payload: P,
+}
+
+/// The large payloads that one connection has under way.
+#[derive(Debug)]
+pub struct Outbox<P> {
+    sending: VecDeque<Sending<P>>,
+    sent: VecDeque<Sent<P>>,
+    segment: usize,
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct Sending<P> {
+    head: Head,
+    options: OptionBytes,
+    payload: P,
+    /// How much of the payload was sent; None before its request or reply.
+    done: Option<usize>,
+    /// The largest piece of it that goes into one frame.
+    piece: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Head {
+    Request(Request),
+    Reply(Reply),
+}
+
+impl Head {
+    const fn name(&self) -> (Attempt, PayloadOf) {
+        match self {
+            Head::Request(request) => (request.attempt, PayloadOf::Request),
+            Head::Reply(reply) => (reply.attempt, PayloadOf::Reply),
+        }
+    }
+}
+
+impl<P: AsRef<[u8]>> Outbox<P> {
+    /// An outbox that cuts payloads into pieces of `segment` bytes, or smaller ones where the
+    /// other side takes only those.
+    pub const fn new(segment: u32) -> Outbox<P> {
+        let segment = segment as usize;
+        Outbox { sending: VecDeque::new(), sent: VecDeque::new(), segment, waiting: 0 }
+    }
+
+    /// Takes a request to be sent to `peer`. Its option `total` is filled in here.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsendable`]: the other side would not take it.
+    pub fn push_request(
+        &mut self,
+        request: Request,
+        options: &OptionSet<'_>,
+        payload: P,
+        peer: &Peer,
+    ) -> Result<(), Unsendable> {
+        self.push(Head::Request(request), options, payload, peer)
+    }
+
+    /// Takes a reply to be sent to `peer`. Its option `total` is filled in here.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsendable`]: the other side would not take it.
+    pub fn push_reply(
+        &mut self,
+        reply: Reply,
+        options: &OptionSet<'_>,
+        payload: P,
+        peer: &Peer,
+    ) -> Result<(), Unsendable> {
+        self.push(Head::Reply(reply), options, payload, peer)
+    }
+
+    fn push(
+        &mut self,
+        head: Head,
+        options: &OptionSet<'_>,
+        payload: P,
+        peer: &Peer,
+    ) -> Result<(), Unsendable> {
+        let length = payload.as_ref().len();
+        let mut options = OptionSet { total: None, ..*options };
+        let piece = self.piece(&options, length, peer)?;
+        if length > piece {
+            options.total = u32::try_from(length).ok();
+        }
+        self.waiting += length;
+        let options = options.to_bytes();
+        self.sending.push_back(Sending { head, options, payload, done: None, piece });
+        Ok(())
+    }
+
+    /// The largest piece of a payload that goes into one frame to `peer`.
+    fn piece(&self, set: &OptionSet<'_>, length: usize, peer: &Peer) -> Result<usize, Unsendable> {
+        let Peer { takes, features } = *peer;
+        let bare = *set == OptionSet::default();
+        if !bare && !features.has(Features::OPTIONS) {
+            return Err(Unsendable::Options);
+        }
+        // A payload's length goes with it as an option.
+        let with_options = (takes.frame as usize).saturating_sub(options::MAX_LEN);
+        if features.has(Features::OPTIONS.with(Features::SEGMENTS)) {
+            let limit = takes.payload;
+            return match length > limit as usize {
+                true => Err(Unsendable::TooLarge { length, limit }),
+                false => Ok(self.segment.min(with_options).max(1)),
+            };
+        }
+        let frame = if bare { takes.frame as usize } else { with_options };
+        match length > frame {
+            true => Err(Unsendable::TooLarge { length, limit: takes.frame }),
+            false => Ok(length),
+        }
+    }
+
+    /// Appends to `out` a frame of each payload in turn, until that is `room` bytes or more: at
+    /// most one frame more than asked for. Returns how many bytes it appended.
+    ///
+    /// What was appended is as good as sent: ask for no more at a time than may lie before the next
+    /// small frame.
+    pub fn fill(&mut self, out: &mut Vec<u8>, room: usize) -> usize {
+        let start = out.len();
+        while out.len() - start < room
+            && let Some(mut sending) = self.sending.pop_front()
+        {
+            self.waiting -= sending.encode_next(out);
+            if sending.left() > 0 {
+                self.sending.push_back(sending);
+            } else {
+                let (attempt, of) = sending.head.name();
+                self.sent.push_back(Sent { attempt, of, payload: sending.payload });
+            }
+        }
+        out.len() - start
+    }
+
+    /// A payload that was sent in full since the last question, until there is none.
+    pub fn poll_sent(&mut self) -> Option<Sent<P>> {
+        self.sent.pop_front()
+    }
+
+    /// Sends no more of this payload.
+    pub fn cut(&mut self, attempt: Attempt, of: PayloadOf) -> Cut<P> {
+        let at = self.sending.iter().position(|sending| sending.head.name() == (attempt, of));
+        let Some(sending) = at.and_then(|at| self.sending.remove(at)) else {
+            return Cut::Absent;
+        };
+        self.waiting -= sending.payload.as_ref().len() - sending.done.unwrap_or(0);
+        match sending.done {
+            None => Cut::Unsent(sending.payload),
+            Some(_) => Cut::UnderWay(sending.payload),
+        }
+    }
+
+    /// How many bytes of payloads wait to be sent.
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// How many payloads are under way or wait.
+    pub fn len(&self) -> usize {
+        self.sending.len()
+    }
+
+    /// No payload is under way or waits.
+    pub fn is_empty(&self) -> bool {
+        self.sending.is_empty()
+    }
+}
+
+impl<P: AsRef<[u8]>> Sending<P> {
+    fn left(&self) -> usize {
+        self.payload.as_ref().len() - self.done.unwrap_or(0)
+    }
+
+    /// Appends the next frame. Returns how much of the payload it brings.
+    fn encode_next(&mut self, out: &mut Vec<u8>) -> usize {
+        let from = self.done.unwrap_or(0);
+        let piece = self.left().min(self.piece);
+        let bytes = &self.payload.as_ref()[from..from + piece];
+        let options = self.options.as_options();
+        let bare = options.as_bytes().is_empty();
+        let frame = match (self.done, self.head) {
+            (None, Head::Request(request)) if bare => Frame::Request(request, bytes),
+            (None, Head::Request(request)) => Frame::RequestWith(request, options, bytes),
+            (None, Head::Reply(reply)) if bare => Frame::Reply(reply, bytes),
+            (None, Head::Reply(reply)) => Frame::ReplyWith(reply, options, bytes),
+            (Some(_), head) => {
+                let (attempt, of) = head.name();
+                Frame::Segment(Segment { attempt, of, offset: from as u32 }, bytes)
+            }
+        };
+        codec::encode(&frame, out);
+        self.done = Some(from + piece);
+        piece
+    }
+}

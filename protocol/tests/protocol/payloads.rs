@@ -1,0 +1,440 @@
+//! Large payloads: they arrive whole, small frames overtake them, and a cut one is gone.
+
+use std::collections::BTreeMap;
+
+use bowline_protocol::assembly::Arrived;
+use bowline_protocol::outbox::Unsendable;
+use bowline_protocol::{
+    Assembly, AssemblyError, Attempt, Cause, ClientId, Credit, CreditError, Cut, Features, Frame,
+    Granter, Inbox, Load, Method, OptionSet, Outbox, PayloadOf, Peer, Reply, Request, Segment, Seq,
+    Spender, Status, Takes, codec,
+};
+use core::time::Duration;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const SEGMENT: usize = 1000;
+const MOST_OPTIONS: usize = 200;
+
+const fn attempt(seq: u64) -> Attempt {
+    Attempt { client: ClientId(5), seq: Seq(seq), n: 0 }
+}
+
+fn reply(seq: u64) -> Reply {
+    let load = Load { running: 1, queued: 2, wait: Duration::from_micros(3) };
+    Reply { attempt: attempt(seq), status: Status::Ok, executed: true, load }
+}
+
+const fn request(seq: u64) -> Request {
+    Request {
+        attempt: attempt(seq),
+        method: Method(1),
+        remaining: Duration::from_millis(20),
+        cause: Cause::First,
+        idempotent: true,
+        tie: None,
+    }
+}
+
+/// A peer that takes segments.
+fn peer() -> Peer {
+    Peer {
+        takes: Takes { frame: 1 << 16, payload: 1 << 26 },
+        features: Features::OPTIONS.with(Features::SEGMENTS),
+    }
+}
+
+fn payload(seq: u64, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at as u64 * 31 + seq) as u8).collect()
+}
+
+/// A receiver: what came, by its sequence number.
+struct Receiver {
+    inbox: Inbox,
+    assembly: Assembly,
+    whole: BTreeMap<u64, Vec<u8>>,
+    refused: Vec<u64>,
+    skipped: usize,
+}
+
+impl Receiver {
+    fn new(budget: usize) -> Receiver {
+        Receiver {
+            inbox: Inbox::new(1 << 16),
+            assembly: Assembly::new(1 << 26, budget),
+            whole: BTreeMap::new(),
+            refused: Vec::new(),
+            skipped: 0,
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), AssemblyError> {
+        let mut frames = self.inbox.feed(bytes);
+        while let Some(frame) = frames.next().expect("sound bytes") {
+            let (name, news) = match frame {
+                Frame::Request(it, payload) => {
+                    self.whole.insert(it.attempt.seq.0, payload.to_vec());
+                    continue;
+                }
+                Frame::Reply(it, payload) => {
+                    self.whole.insert(it.attempt.seq.0, payload.to_vec());
+                    continue;
+                }
+                Frame::RequestWith(it, options, first) => {
+                    (it.attempt, self.assembly.open_request(it, &options, first)?)
+                }
+                Frame::ReplyWith(it, options, first) => {
+                    (it.attempt, self.assembly.open_reply(it, &options, first)?)
+                }
+                Frame::Segment(it, bytes) => (it.attempt, self.assembly.segment(&it, bytes)?),
+                other => panic!("{other:?}"),
+            };
+            match news {
+                Arrived::Request(_, _, payload) | Arrived::Reply(_, _, payload) => {
+                    self.whole.insert(name.seq.0, payload);
+                }
+                Arrived::NoRoom => self.refused.push(name.seq.0),
+                Arrived::Skipped => self.skipped += 1,
+                Arrived::UnderWay => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push { length: usize, of: PayloadOf, label: bool },
+    Fill { room: usize },
+    Cut { which: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let of = prop_oneof![Just(PayloadOf::Request), Just(PayloadOf::Reply)];
+    let length = prop_oneof![0..10_usize, 900..1100_usize, 0..20_000_usize];
+    prop_oneof![
+        3 => (length, of, any::<bool>())
+            .prop_map(|(length, of, label)| Step::Push { length, of, label }),
+        4 => (1..5_000_usize).prop_map(|room| Step::Fill { room }),
+        1 => (0..20_usize).prop_map(|which| Step::Cut { which }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_not_cut_arrives_whole_and_what_is_cut_leaves_nothing(steps in vec(step(), 0..60)) {
+        let mut outbox = Outbox::new(SEGMENT as u32);
+        let mut receiver = Receiver::new(1 << 30);
+        let (mut pushed, mut sent) = (BTreeMap::new(), 0);
+        let mut cut_under_way = Vec::new();
+        for step in steps.into_iter().chain([Step::Fill { room: usize::MAX }]) {
+            match step {
+                Step::Push { length, of, label } => {
+                    let seq = pushed.len() as u64 + 1;
+                    let bytes = payload(seq, length);
+                    let options = OptionSet { label: label.then_some("x"), ..OptionSet::default() };
+                    match of {
+                        PayloadOf::Request => {
+                            outbox.push_request(request(seq), &options, bytes.clone(), &peer())
+                        }
+                        PayloadOf::Reply => {
+                            outbox.push_reply(reply(seq), &options, bytes.clone(), &peer())
+                        }
+                    }
+                    .expect("the peer takes it");
+                    pushed.insert(seq, (of, Some(bytes)));
+                }
+                Step::Fill { room } => {
+                    let mut wire = Vec::new();
+                    let filled = outbox.fill(&mut wire, room);
+                    prop_assert_eq!(filled, wire.len());
+                    prop_assert!(filled < room.saturating_add(64 + SEGMENT + MOST_OPTIONS));
+                    receiver.receive(&wire).expect("sound segments");
+                }
+                Step::Cut { which } => {
+                    let seq = which as u64;
+                    let Some((of, bytes)) = pushed.get_mut(&seq) else { continue };
+                    match outbox.cut(attempt(seq), *of) {
+                        Cut::Absent => {}
+                        Cut::Unsent(given_back) => {
+                            prop_assert_eq!(bytes.take(), Some(given_back));
+                        }
+                        Cut::UnderWay(given_back) => {
+                            prop_assert_eq!(bytes.take(), Some(given_back));
+                            prop_assert!(receiver.assembly.forget(attempt(seq), *of));
+                            cut_under_way.push(seq);
+                        }
+                    }
+                }
+            }
+            while let Some(done) = outbox.poll_sent() {
+                let seq = done.attempt.seq.0;
+                prop_assert_eq!(Some(done.payload), pushed[&seq].1.clone());
+                sent += 1;
+            }
+        }
+        let expected: BTreeMap<u64, Vec<u8>> =
+            pushed.into_iter().filter_map(|(seq, (_, bytes))| Some((seq, bytes?))).collect();
+        prop_assert_eq!(sent, expected.len());
+        prop_assert_eq!(receiver.whole, expected);
+        prop_assert_eq!((outbox.waiting(), outbox.len()), (0, 0));
+        prop_assert_eq!((receiver.assembly.held(), receiver.assembly.len()), (0, 0));
+    }
+
+    /// Whatever segments come, nothing panics, nothing exceeds the budget, and what is forgotten
+    /// is given back.
+    #[test]
+    fn an_assembly_holds_whatever_comes(
+        steps in vec((0..3_u64, 0..4_u8, 0..3000_u32, 0..2000_usize), 0..60),
+    ) {
+        let budget = 5_000;
+        let mut assembly = Assembly::new(2_500, budget);
+        for (seq, what, number, length) in steps {
+            let bytes = payload(seq, length);
+            let options = OptionSet { total: Some(number), ..OptionSet::default() }.to_bytes();
+            let options = options.as_options();
+            let result = match what {
+                0 => assembly.open_reply(reply(seq), &options, &bytes),
+                1 => assembly.open_request(request(seq), &options, &bytes),
+                2 => {
+                    let of = PayloadOf::Reply;
+                    let segment = Segment { attempt: attempt(seq), of, offset: number };
+                    assembly.segment(&segment, &bytes)
+                }
+                _ => {
+                    assembly.forget(attempt(seq), PayloadOf::Request);
+                    Ok(Arrived::UnderWay)
+                }
+            };
+            if let Ok(Arrived::Reply(_, _, payload) | Arrived::Request(_, _, payload)) = result {
+                prop_assert!(payload.len() <= 2_500);
+            }
+            prop_assert!(assembly.held() <= budget);
+        }
+        for seq in 0..3 {
+            assembly.forget(attempt(seq), PayloadOf::Request);
+            assembly.forget(attempt(seq), PayloadOf::Reply);
+        }
+        prop_assert_eq!((assembly.held(), assembly.is_empty()), (0, true));
+    }
+
+    /// Whatever is sent and given back, a client that asks first is never found wanting.
+    #[test]
+    fn who_keeps_to_its_credit_is_never_at_fault(
+        window in (1..20_u64, 100..5_000_u64),
+        steps in vec((any::<bool>(), 0..100_usize), 0..200),
+    ) {
+        let window = Credit { requests: window.0, bytes: window.1 };
+        let mut granter = Granter::new(window);
+        let mut spender = Spender::new(Some(granter.granted()));
+        let mut under_way = Vec::new();
+        for (send, bytes) in steps {
+            if send && spender.try_request(bytes) {
+                prop_assert_eq!(granter.on_request(bytes), Ok(()));
+                under_way.push(bytes);
+            } else if let Some(bytes) = under_way.pop() {
+                granter.give_back(Credit { requests: 1, bytes: bytes as u64 });
+                if let Some(credit) = granter.poll_grant() {
+                    spender.on_credit(credit);
+                }
+            }
+            prop_assert!(under_way.len() as u64 <= window.requests);
+            prop_assert!(under_way.iter().sum::<usize>() as u64 <= window.bytes);
+        }
+        for bytes in under_way {
+            granter.give_back(Credit { requests: 1, bytes: bytes as u64 });
+            if let Some(credit) = granter.poll_grant() {
+                spender.on_credit(credit);
+            }
+        }
+        // At rest more than half of the window is there: nothing can wait for ever.
+        let left = spender.left();
+        prop_assert!(left.requests > 0 && left.requests * 2 >= window.requests);
+        prop_assert!(left.bytes * 2 >= window.bytes);
+    }
+}
+
+/// How many bytes lie before a small frame that is written as early as it can be, while payloads of
+/// 4 MiB are on their way: those of the turn that was handed over just before.
+fn most_ahead_of_a_small_frame(peer: &Peer) -> usize {
+    let (turn, segment) = (16 << 10, 4 << 10);
+    let mut outbox = Outbox::new(segment);
+    let mut most = 0;
+    for seq in 0..1_000 {
+        if outbox.len() < 3 {
+            outbox.push_reply(reply(seq), &OptionSet::default(), vec![1; 4 << 20], peer).unwrap();
+        }
+        most = most.max(outbox.fill(&mut Vec::new(), turn));
+    }
+    most
+}
+
+#[test]
+fn a_small_frame_waits_for_one_turn_of_a_large_payload_and_not_for_all_of_it() {
+    let in_one_frame = Takes { frame: 8 << 20, payload: 8 << 20 };
+    let in_one_frame = Peer { takes: in_one_frame, features: Features::NONE };
+    assert!(most_ahead_of_a_small_frame(&in_one_frame) > 4 << 20);
+    assert!(most_ahead_of_a_small_frame(&peer()) < (16 << 10) + (5 << 10));
+}
+
+#[test]
+fn large_payloads_take_turns() {
+    let mut outbox = Outbox::new(SEGMENT as u32);
+    for seq in 1..=3 {
+        outbox.push_reply(reply(seq), &OptionSet::default(), vec![0; 50_000], &peer()).unwrap();
+    }
+    // One that comes late and is short is not behind what is left of the long ones.
+    outbox.fill(&mut Vec::new(), 10_000);
+    outbox.push_reply(reply(4), &OptionSet::default(), vec![0; 2 * SEGMENT], &peer()).unwrap();
+    let before = outbox.waiting();
+    while outbox.poll_sent().is_none() {
+        outbox.fill(&mut Vec::new(), 1);
+    }
+    assert!(before - outbox.waiting() <= 8 * SEGMENT, "{}", before - outbox.waiting());
+    assert_eq!(outbox.len(), 3);
+}
+
+#[test]
+fn what_fits_in_one_piece_is_a_plain_frame() {
+    let mut outbox = Outbox::new(SEGMENT as u32);
+    outbox.push_reply(reply(1), &OptionSet::default(), vec![7; SEGMENT], &peer()).unwrap();
+    let (mut wire, mut plain) = (Vec::new(), Vec::new());
+    outbox.fill(&mut wire, 1);
+    codec::encode(&Frame::Reply(reply(1), &[7; SEGMENT]), &mut plain);
+    assert_eq!(wire, plain);
+}
+
+#[test]
+fn a_payload_that_the_peer_does_not_take_is_refused_before_it_is_sent() {
+    let mut outbox = Outbox::new(SEGMENT as u32);
+    let takes = Takes { frame: 2_000, payload: 10_000 };
+    let old = Peer { takes, features: Features::NONE };
+    let new = Peer { takes, features: peer().features };
+    let bare = OptionSet::default();
+    let labelled = OptionSet { label: Some("x"), ..bare };
+    let too_large = |length, limit| Err(Unsendable::TooLarge { length, limit });
+    let mut push = |length, options, to| {
+        outbox.push_request(request(length as u64), options, vec![0; length], to)
+    };
+    assert_eq!(push(2_001, &bare, &old), too_large(2_001, 2_000));
+    assert_eq!(push(2_000, &bare, &old), Ok(()));
+    assert_eq!(push(10, &labelled, &old), Err(Unsendable::Options));
+    assert_eq!(push(10_001, &labelled, &new), too_large(10_001, 10_000));
+    assert_eq!(push(10_000, &labelled, &new), Ok(()));
+    // And no frame is larger than the peer takes, whatever the segment.
+    let mut large = Outbox::new(1 << 20);
+    large.push_request(request(1), &labelled, vec![0; 10_000], &new).unwrap();
+    let mut wire = Vec::new();
+    large.fill(&mut wire, usize::MAX);
+    let mut inbox = Inbox::new(takes.frame);
+    let mut frames = inbox.feed(&wire);
+    while frames.next().expect("within the limit").is_some() {}
+}
+
+#[test]
+fn what_the_budget_has_no_room_for_is_refused_and_its_segments_skipped() {
+    let mut outbox = Outbox::new(SEGMENT as u32);
+    for seq in 1..=3 {
+        outbox.push_reply(reply(seq), &OptionSet::default(), payload(seq, 4_000), &peer()).unwrap();
+    }
+    let mut receiver = Receiver::new(9_000);
+    let mut wire = Vec::new();
+    outbox.fill(&mut wire, usize::MAX);
+    receiver.receive(&wire).unwrap();
+    assert_eq!(receiver.refused, [3]);
+    assert_eq!(receiver.skipped, 3);
+    assert_eq!(receiver.whole.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(receiver.assembly.held(), 0);
+}
+
+#[test]
+fn segments_that_do_not_follow_are_errors_by_name() {
+    let opened = |total| {
+        let mut assembly = Assembly::new(1_000, 10_000);
+        let options = OptionSet { total: Some(total), ..OptionSet::default() }.to_bytes();
+        let opened = assembly.open_reply(reply(1), &options.as_options(), &[1; 10]);
+        (assembly, opened)
+    };
+    let segment = |offset| Segment { attempt: attempt(1), of: PayloadOf::Reply, offset };
+    let attempt = attempt(1);
+    assert_eq!(
+        opened(1_001).1,
+        Err(AssemblyError::TooLarge { attempt, total: 1_001, limit: 1_000 })
+    );
+    let (mut assembly, first) = opened(20);
+    assert_eq!(first, Ok(Arrived::UnderWay));
+    let options = OptionSet { total: Some(20), ..OptionSet::default() }.to_bytes();
+    assert_eq!(
+        assembly.open_reply(reply(1), &options.as_options(), &[]),
+        Err(AssemblyError::Twice(attempt))
+    );
+    for found in [0, 9, 11] {
+        let gap = AssemblyError::Gap { attempt, expected: 10, found };
+        assert_eq!(assembly.segment(&segment(found), &[1]), Err(gap));
+    }
+    let overrun = AssemblyError::Overrun { attempt, total: 20 };
+    assert_eq!(assembly.segment(&segment(10), &[1; 11]), Err(overrun));
+    assert_eq!(
+        assembly.segment(&Segment { of: PayloadOf::Request, ..segment(10) }, &[1]),
+        Ok(Arrived::Skipped)
+    );
+    let whole = assembly.segment(&segment(10), &[2; 10]).unwrap();
+    let Arrived::Reply(_, _, payload) = whole else { panic!("{whole:?}") };
+    assert_eq!(payload, [[1; 10], [2; 10]].concat());
+}
+
+#[test]
+fn memory_follows_what_has_arrived_and_not_what_was_announced() {
+    let mut assembly = Assembly::new(1 << 26, 1 << 30);
+    let options = OptionSet { total: Some(1 << 20), ..OptionSet::default() }.to_bytes();
+    assembly.open_reply(reply(1), &options.as_options(), &[1; 100]).unwrap();
+    let mut offset = 100;
+    let whole = loop {
+        let piece = vec![1; ((1 << 20) - offset as usize).min(60_000)];
+        let segment = Segment { attempt: attempt(1), of: PayloadOf::Reply, offset };
+        offset += piece.len() as u32;
+        if let Arrived::Reply(_, _, whole) = assembly.segment(&segment, &piece).unwrap() {
+            break whole;
+        }
+    };
+    assert_eq!((whole.len(), whole.capacity()), (1 << 20, 1 << 20));
+}
+
+#[test]
+fn who_ignores_its_credit_is_named() {
+    let mut granter = Granter::new(Credit { requests: 2, bytes: 100 });
+    assert_eq!(granter.on_request(60), Ok(()));
+    let mut bytes = granter;
+    let error = bytes.on_request(41).unwrap_err();
+    assert_eq!(error, CreditError::Bytes(101, 100));
+    assert_eq!(error.goodbye().reason.code(), 4);
+    assert_eq!(granter.on_request(40), Ok(()));
+    assert_eq!(granter.on_request(0), Err(CreditError::Requests(3, 2)));
+}
+
+#[test]
+fn credit_comes_back_by_halves_of_the_window() {
+    let mut granter = Granter::new(Credit { requests: 8, bytes: 1_000 });
+    for _ in 0..8 {
+        granter.on_request(10).unwrap();
+    }
+    let one = Credit { requests: 1, bytes: 10 };
+    for _ in 0..3 {
+        granter.give_back(one);
+        assert_eq!(granter.poll_grant(), None);
+    }
+    granter.give_back(one);
+    assert_eq!(granter.poll_grant(), Some(Credit { requests: 12, bytes: 1_040 }));
+    assert_eq!(granter.poll_grant(), None);
+}
+
+#[test]
+fn an_older_grant_takes_nothing_back_and_none_counts_nothing() {
+    let mut spender = Spender::new(Some(Credit { requests: 10, bytes: 10 }));
+    spender.on_credit(Credit { requests: 5, bytes: 20 });
+    assert_eq!(spender.left(), Credit { requests: 10, bytes: 20 });
+    assert!(!spender.try_request(21));
+    assert!(spender.try_request(20) && spender.try_request(0) && !spender.try_request(1));
+    let mut free = Spender::new(None);
+    assert!((0..1000).all(|_| free.try_request(1 << 30)));
+}
