@@ -30,6 +30,7 @@ enum Full {
         excess: Duration,
     },
     TooLate,
+    Draining,
 }
 
 impl<P> Core<P> {
@@ -90,6 +91,9 @@ impl<P> Core<P> {
 
     /// Sees to it that there is time and room; a primary copy may displace extra ones for it.
     fn make_room(&mut self, request: &Request, rule: MethodRule, bytes: usize) -> Result<(), Full> {
+        if self.draining {
+            return Err(Full::Draining);
+        }
         let spare = request.remaining.saturating_sub(rule.least_useful);
         if spare.is_zero() {
             return Err(Full::TooLate);
@@ -166,6 +170,7 @@ impl<P> Core<P> {
             Full::Bytes => (&mut self.stats.rejected_queue_bytes, drained),
             Full::Wait { excess } => (&mut self.stats.rejected_wait, excess),
             Full::TooLate => (&mut self.stats.rejected_too_late, Duration::ZERO),
+            Full::Draining => (&mut self.stats.rejected_draining, Duration::ZERO),
         };
         *counter += 1;
         let retry_after = after.max(RETRY_AFTER_MIN);

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use bowline_protocol::{Method, Station};
+use bowline_protocol::{Method, MethodInfo, Station};
 
 /// The limits and methods of one core. [`Core::new`](super::Core::new) checks them.
 #[derive(Clone, Debug)]
@@ -71,6 +71,12 @@ impl MethodRule {
     #[must_use]
     pub const fn least_useful(self, least_useful: Duration) -> MethodRule {
         MethodRule { least_useful, ..self }
+    }
+}
+
+impl From<&MethodInfo> for MethodRule {
+    fn from(info: &MethodInfo) -> MethodRule {
+        MethodRule { idempotent: info.idempotent, least_useful: info.least_useful }
     }
 }
 

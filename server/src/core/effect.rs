@@ -12,6 +12,14 @@ use super::arena::Key;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Conn(pub(super) Key);
 
+impl Conn {
+    /// The connection's place: below the limit of connections, and nobody else's while it is open.
+    /// For tables beside the core.
+    pub const fn index(self) -> usize {
+        self.0.index as usize
+    }
+}
+
 /// A copy that was started, until it has ended. Never confused with a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CopyKey(pub(super) Key);

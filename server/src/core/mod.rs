@@ -57,6 +57,8 @@ use tombs::Tombs;
 pub use config::{Config, ConfigError, MethodRule};
 pub use effect::{Conn, CopyKey, Effect, Notice, Origin, Start, StopReason};
 pub use stats::Stats;
+#[cfg(feature = "io")]
+pub(crate) use stats::counters;
 
 /// There are as many client connections as may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -82,6 +84,8 @@ pub struct Core<P> {
     estimate: Estimate,
     stats: Stats,
     effects: Effects,
+    /// Nothing new is taken on.
+    draining: bool,
 }
 
 /// What is to be done, by kind, in the order in which it is to be done.
@@ -116,6 +120,7 @@ impl<P> Core<P> {
                 starts: VecDeque::with_capacity(slots),
                 aborts: VecDeque::with_capacity(slots),
             },
+            draining: false,
             config,
         })
     }
@@ -142,6 +147,11 @@ impl<P> Core<P> {
         if let Ok(place) = self.mesh.binary_search(&station) {
             self.mesh.remove(place);
         }
+    }
+
+    /// From now on nothing new is taken on; what is here goes on to its end.
+    pub const fn drain(&mut self) {
+        self.draining = true;
     }
 
     /// The next thing to do, until there is none: first all cancels for twins, then small frames

@@ -22,9 +22,20 @@ macro_rules! counters {
                 let [$($field),*] = values;
                 $Name { $($field),* }
             }
+
+            /// Both together, as of two cores of a server.
+            #[must_use]
+            pub fn plus(&self, other: &Self) -> Self {
+                let mut sum = self.values();
+                sum.iter_mut().zip(other.values()).for_each(|(sum, value)| *sum += value);
+                Self::from_values(sum)
+            }
         }
     };
 }
+
+#[cfg(feature = "io")]
+pub(crate) use counters;
 
 counters! {
     /// What happened since a core was made; only `queued` and `running` go down again.
@@ -77,6 +88,8 @@ counters! {
         rejected_wait,
         /// Refused on arrival: too little time was left to begin with.
         rejected_too_late,
+        /// Refused on arrival: this core is about to end.
+        rejected_draining,
         /// Refused on arrival: no such method.
         rejected_no_method,
         /// Refused on arrival: a second copy of a method that must not run twice.
@@ -155,6 +168,7 @@ impl Stats {
             + self.rejected_queue_bytes
             + self.rejected_wait
             + self.rejected_too_late
+            + self.rejected_draining
             + self.rejected_no_method
             + self.rejected_not_idempotent
             + self.rejected_duplicate
@@ -172,13 +186,5 @@ impl Stats {
             + self.cancels_refused;
         self.accepted == self.ended() + self.queued + self.running
             && self.cancels_received == cancels
-    }
-
-    /// Both together, as of two cores of a server.
-    #[must_use]
-    pub fn plus(&self, other: &Stats) -> Stats {
-        let mut sum = self.values();
-        sum.iter_mut().zip(other.values()).for_each(|(sum, value)| *sum += value);
-        Stats::from_values(sum)
     }
 }

@@ -166,3 +166,16 @@ fn the_payload_comes_back_with_the_start() {
     assert_eq!((start.payload, start.request), (77, plain(77)));
     assert_eq!(start.deadline, bench.now + ms(100));
 }
+
+#[test]
+fn a_core_that_drains_finishes_what_it_has_and_takes_on_nothing_new() {
+    let mut bench = Bench::new();
+    let running = bench.start(plain(1));
+    bench.request(plain(2));
+    bench.core.drain();
+    bench.request(plain(3));
+    assert_eq!(overloaded(&bench.turn()).attempt, attempt(3, 0));
+    assert!(bench.finish(running).is_some());
+    assert_eq!(bench.turn().started(), [2]);
+    assert_eq!(bench.core.stats().rejected_draining, 1);
+}

@@ -1,0 +1,253 @@
+//! How a server is to be: addresses, cores, limits. Checked before anything is started.
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::vec::Vec;
+
+use bowline_protocol::{LinkConfig, ReplicaId, Station};
+
+use super::mesh::Peer;
+use super::server::{self, Running};
+use super::service::Service;
+use crate::core::ConfigError;
+
+/// Bounds on what clients can make a core hold. All are for each core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Copies that run at once.
+    pub slots: u32,
+    /// Copies that wait.
+    pub queue_requests: u32,
+    /// Bytes of the payloads of copies that wait.
+    pub queue_bytes: usize,
+    /// Connections that are accepted.
+    pub connections: u32,
+    /// Bytes of the payload of one request.
+    pub request_bytes: u32,
+    /// Bytes that may be queued for one connection. Whoever reads so slowly that there are more is
+    /// disconnected.
+    pub outgoing_bytes: usize,
+    /// Tombstones that are kept.
+    pub tombstones: u32,
+}
+
+impl Default for Limits {
+    /// 16 slots; 1024 copies of 16 MiB in all may wait; 1024 connections; requests of 1 MiB;
+    /// 16 MiB queued for a connection; 4096 tombstones.
+    fn default() -> Self {
+        Limits {
+            slots: 16,
+            queue_requests: 1024,
+            queue_bytes: 16 << 20,
+            connections: 1024,
+            request_bytes: 1 << 20,
+            outgoing_bytes: 16 << 20,
+            tombstones: 4096,
+        }
+    }
+}
+
+/// Why a server can't be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// A server runs on at least one core.
+    #[error("a server needs at least one core")]
+    NoCores,
+    /// More cores than can be named.
+    #[error("{0} cores are more than a replica can have (65535)")]
+    TooManyCores(usize),
+    /// A peer that is this very replica, or was given twice.
+    #[error("replica {0} can't be a peer: it is this one, or is there twice")]
+    BadPeer(ReplicaId),
+    /// A request of the largest size would never fit into the queue.
+    #[error("queue_bytes ({queue}) is less than request_bytes ({request})")]
+    QueueTooSmall {
+        /// The queue's limit, in bytes.
+        queue: usize,
+        /// The request's, in bytes.
+        request: u32,
+    },
+    /// A limit or a method that can't be.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The address can't be had.
+    #[error("can't listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The runtime can't be had.
+    #[error("{0}")]
+    Runtime(#[from] bowline_runtime::Error),
+    /// The service could not be made.
+    #[error("the service can't start: {0}")]
+    Service(io::Error),
+    /// The thread of a core could not be made, or it panicked.
+    #[error("core {core} ended unexpectedly: {source}")]
+    Thread {
+        /// Which.
+        core: u16,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// How a server is to be. [`Server::builder`](super::Server::builder) gives the defaults.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(super) replica: ReplicaId,
+    pub(super) listen: SocketAddr,
+    pub(super) peers: Vec<Peer>,
+    /// For each core, the CPU it is pinned to.
+    pub(super) cores: Vec<Option<usize>>,
+    pub(super) limits: Limits,
+    pub(super) link: LinkConfig,
+    pub(super) runtime: bowline_runtime::Builder,
+}
+
+impl Builder {
+    pub(super) fn new() -> Builder {
+        Builder {
+            replica: ReplicaId(0),
+            listen: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 7000)),
+            peers: Vec::new(),
+            cores: vec![None],
+            limits: Limits::default(),
+            link: LinkConfig::default(),
+            runtime: bowline_runtime::Runtime::builder(),
+        }
+    }
+
+    /// Which replica of the service this is. Default: 0.
+    #[must_use]
+    pub fn replica(mut self, replica: ReplicaId) -> Builder {
+        self.replica = replica;
+        self
+    }
+
+    /// Where clients and peers find it; all cores share the address. Port 0 lets the kernel choose
+    /// one. Default: `[::]:7000`.
+    ///
+    /// With more than one core, each also listens on a port of its own, which the kernel chooses.
+    #[must_use]
+    pub fn listen(mut self, address: SocketAddr) -> Builder {
+        self.listen = address;
+        self
+    }
+
+    /// The other replicas, which may hold the twins of this one's copies. Default: none.
+    #[must_use]
+    pub fn peers(mut self, peers: impl IntoIterator<Item = (ReplicaId, SocketAddr)>) -> Builder {
+        let peers = peers.into_iter().map(|(replica, address)| Peer { replica, address });
+        self.peers = peers.collect();
+        self
+    }
+
+    /// On how many threads it runs, pinned to no CPU. Default: 1.
+    #[must_use]
+    pub fn cores(mut self, cores: usize) -> Builder {
+        self.cores = vec![None; cores];
+        self
+    }
+
+    /// Runs it on one thread for each of these CPUs, pinned to it.
+    #[must_use]
+    pub fn pin_to(mut self, cpus: impl IntoIterator<Item = usize>) -> Builder {
+        self.cores = cpus.into_iter().map(Some).collect();
+        self
+    }
+
+    /// How many handlers run at once on each core: the limit that makes copies wait. Default: 16.
+    #[must_use]
+    pub fn slots(mut self, slots: u32) -> Builder {
+        self.limits.slots = slots;
+        self
+    }
+
+    /// All limits at once.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Builder {
+        self.limits = limits;
+        self
+    }
+
+    /// How patient it is with the other side of a connection.
+    #[must_use]
+    pub fn link(mut self, link: LinkConfig) -> Builder {
+        self.link = link;
+        self
+    }
+
+    /// How the runtimes of its cores are to be. (Pinning is up to [`Builder::pin_to`].)
+    #[must_use]
+    pub fn runtime(mut self, runtime: bowline_runtime::Builder) -> Builder {
+        self.runtime = runtime;
+        self
+    }
+
+    /// Serves until the process is told to end by SIGTERM or SIGINT: then it takes on nothing new,
+    /// finishes what it has within five seconds, and returns.
+    ///
+    /// Each core gets a clone of the service.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`], if it can't begin.
+    pub fn serve<S: Service + Clone + Send + Sync>(self, service: S) -> Result<(), ServeError> {
+        self.start(service)?.run_until_signal()
+    }
+
+    /// Starts to serve, and returns when clients can connect. Each core gets a clone of the
+    /// service.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`], if it can't begin.
+    pub fn start<S: Service + Clone + Send + Sync>(
+        self,
+        service: S,
+    ) -> Result<Running, ServeError> {
+        self.start_with(move |_| std::future::ready(Ok(service.clone())))
+    }
+
+    /// As [`Builder::start`], with a service that is made anew for each core, on the core's own
+    /// thread and within its runtime: so it may hold files, connections and tasks.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`], if it can't begin.
+    pub fn start_with<S, M, F>(self, make: M) -> Result<Running, ServeError>
+    where
+        S: Service,
+        M: Fn(Station) -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<S>>,
+    {
+        self.check()?;
+        server::start(self, make)
+    }
+
+    fn check(&self) -> Result<(), ServeError> {
+        if self.cores.is_empty() {
+            return Err(ServeError::NoCores);
+        }
+        if self.cores.len() > usize::from(u16::MAX) {
+            return Err(ServeError::TooManyCores(self.cores.len()));
+        }
+        for (place, peer) in self.peers.iter().enumerate() {
+            let twice = self.peers[..place].iter().any(|other| other.replica == peer.replica);
+            if twice || peer.replica == self.replica {
+                return Err(ServeError::BadPeer(peer.replica));
+            }
+        }
+        let Limits { queue_bytes: queue, request_bytes: request, .. } = self.limits;
+        if queue < request as usize {
+            return Err(ServeError::QueueTooSmall { queue, request });
+        }
+        Ok(())
+    }
+}

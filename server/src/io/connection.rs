@@ -1,0 +1,268 @@
+//! One connection: bytes in, frames out of them, each to whom it concerns.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::string::{String, ToString};
+
+use bowline_protocol::{
+    Frame, Goodbye, GoodbyeReason, Hello, Identity, Inbox, Link, LinkError, LinkEvent, Request,
+    Station, WireError, codec,
+};
+use bowline_runtime::net::{Shutdown, TcpStream};
+use bowline_runtime::{now, sleep_until, spawn};
+
+use super::mesh;
+use super::service::Service;
+use super::shell::Shell;
+use crate::core::{Conn, Origin};
+
+/// Who made a connection, and for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    /// It was accepted: from a client, or from a peer that wants to hear this core's cancels.
+    Accepted(Conn),
+    /// This core dialled it, to hear the cancels of this core of a peer.
+    Dialled(Station),
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    #[error("{0}")]
+    Link(#[from] LinkError),
+    #[error("a {0} frame has no place on this connection")]
+    Misplaced(&'static str),
+    #[error("another core answered, of {}", .0.ports.len())]
+    OtherCore(Hello),
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+    #[error("the other side closed it")]
+    Closed,
+}
+
+impl End {
+    /// What to tell the other side.
+    fn goodbye(&self) -> Option<Goodbye> {
+        match self {
+            End::Wire(_) | End::Misplaced(_) => Some(Goodbye { reason: GoodbyeReason::Protocol }),
+            End::Link(error) => error.goodbye(),
+            End::OtherCore(_) => Some(Goodbye { reason: GoodbyeReason::Leaving }),
+            End::Socket(_) | End::Closed => None,
+        }
+    }
+}
+
+pub(super) struct Connection {
+    pub(super) side: Side,
+    pub(super) stream: TcpStream,
+    link: RefCell<Link>,
+    /// Whose cancels go out on it, once it is up.
+    route: Cell<Option<Station>>,
+    /// Why this side ended it, if a timer did.
+    ended: RefCell<Option<LinkError>>,
+}
+
+impl Connection {
+    pub(super) fn new(side: Side, stream: TcpStream, link: Link) -> Rc<Connection> {
+        let (link, route, ended) = (RefCell::new(link), Cell::new(None), RefCell::new(None));
+        Rc::new(Connection { side, stream, link, route, ended })
+    }
+
+    /// Appends a frame to what goes out at the next flush.
+    pub(super) fn send(&self, frame: &Frame<'_>) {
+        self.stream.send_with(|out| codec::encode(frame, out));
+    }
+
+    /// Both sides know each other.
+    pub(super) fn is_up(&self) -> bool {
+        self.link.borrow().is_up()
+    }
+
+    /// The largest reply that the other side takes, in bytes.
+    pub(super) fn reply_max(&self) -> usize {
+        self.link.borrow().peer_takes().frame as usize
+    }
+
+    /// Sends what the link has to say.
+    fn transmit(&self) {
+        let mut link = self.link.borrow_mut();
+        while let Some(frame) = link.poll_transmit(now()) {
+            self.send(&frame);
+        }
+    }
+
+    /// Tells the other side that this one leaves, within that time.
+    pub(super) fn leave(&self, within: std::time::Duration) {
+        self.link.borrow_mut().leave(within, now());
+        self.transmit();
+    }
+
+    /// Says goodbye, and closes the connection when that is sent.
+    pub(super) fn say_goodbye(&self, reason: GoodbyeReason, why: &str) {
+        self.send(&Frame::Goodbye(Goodbye { reason }, why.as_bytes()));
+        self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Where a twin's cancel on this connection comes from.
+    fn origin(&self) -> Origin {
+        let link = self.link.borrow();
+        match (self.side, link.peer().map(|peer| peer.identity)) {
+            (Side::Dialled(_), Some(Identity::Server(station))) if link.obeys_cancels() => {
+                Origin::Mesh(station)
+            }
+            (Side::Accepted(conn), Some(Identity::Client(_))) => Origin::Client(conn),
+            _ => Origin::Stranger,
+        }
+    }
+
+    /// Runs a connection to its end: hello first, then whatever comes. To be run at the stage of
+    /// input, so that all that has arrived is applied before anything is decided.
+    pub(super) async fn run<S: Service>(self: &Rc<Self>, shell: &Rc<Shell<S>>) -> End {
+        self.transmit();
+        let timer = spawn(watch(self.clone()));
+        let mut inbox = Inbox::new(shell.limits.request_bytes);
+        let end = loop {
+            if let Err(end) = self.receive(shell, &mut inbox).await {
+                break end;
+            }
+            self.transmit();
+            shell.changed.notify();
+        };
+        timer.abort();
+        let end = self.ended.borrow_mut().take().map_or(end, End::Link);
+        self.finish(shell, &end);
+        end
+    }
+
+    /// Waits for input, and applies all that is there.
+    async fn receive<S: Service>(
+        self: &Rc<Self>,
+        shell: &Rc<Shell<S>>,
+        inbox: &mut Inbox,
+    ) -> Result<(), End> {
+        let mut lease = self.stream.receive().await?.ok_or(End::Closed)?;
+        loop {
+            let mut frames = inbox.feed(&lease);
+            while let Some(frame) = frames.next()? {
+                self.apply(shell, &frame)?;
+            }
+            match self.stream.try_receive() {
+                Some(next) => lease = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn apply<S: Service>(
+        self: &Rc<Self>,
+        shell: &Rc<Shell<S>>,
+        frame: &Frame<'_>,
+    ) -> Result<(), End> {
+        let event = self.link.borrow_mut().on_frame(frame, now())?;
+        match event {
+            LinkEvent::Known => self.on_known(shell),
+            LinkEvent::Up => {
+                self.on_up(shell);
+                Ok(())
+            }
+            LinkEvent::NotMine => self.on_call_frame(shell, frame),
+            _ => Ok(()),
+        }
+    }
+
+    /// The other side said who it is. Where this side dialled, it must be the core it was meant for.
+    fn on_known<S: Service>(&self, shell: &Rc<Shell<S>>) -> Result<(), End> {
+        let link = self.link.borrow();
+        let (Side::Dialled(wanted), Some(hello)) = (self.side, link.peer()) else { return Ok(()) };
+        mesh::keep_cores(shell, wanted.replica, hello.ports.len());
+        if hello.station() == Some(wanted) { Ok(()) } else { Err(End::OtherCore(hello.clone())) }
+    }
+
+    fn on_up<S: Service>(self: &Rc<Self>, shell: &Rc<Shell<S>>) {
+        let link = self.link.borrow();
+        let Some(station) = link.peer().and_then(Hello::station) else { return };
+        match self.side {
+            Side::Dialled(_) => shell.count(|io| io.mesh_dialled += 1),
+            Side::Accepted(_) if link.peer_obeys_cancels() && shell.is_peer(station.replica) => {
+                self.route.set(Some(station));
+                shell.route_up(station, self);
+            }
+            Side::Accepted(_) => {}
+        }
+    }
+
+    fn on_call_frame<S: Service>(
+        &self,
+        shell: &Rc<Shell<S>>,
+        frame: &Frame<'_>,
+    ) -> Result<(), End> {
+        match (frame, self.side) {
+            (Frame::Request(request, payload), Side::Accepted(conn)) => {
+                self.on_request(shell, conn, *request, payload);
+                Ok(())
+            }
+            (Frame::Cancel(cancel), _) => {
+                shell.core.borrow_mut().on_cancel(self.origin(), *cancel, now());
+                Ok(())
+            }
+            _ => Err(End::Misplaced(frame.name())),
+        }
+    }
+
+    fn on_request<S: Service>(
+        &self,
+        shell: &Rc<Shell<S>>,
+        conn: Conn,
+        request: Request,
+        payload: &[u8],
+    ) {
+        let copy = || shell.payloads.copy(payload);
+        shell.core.borrow_mut().on_request(conn, request, payload.len(), copy, now());
+    }
+
+    /// Tells all whom it concerns that the connection is over.
+    fn finish<S: Service>(self: &Rc<Self>, shell: &Rc<Shell<S>>, end: &End) {
+        shell.count(|io| {
+            io.closed += 1;
+            match end {
+                End::Wire(_) | End::Misplaced(_) => io.protocol_errors += 1,
+                End::Link(LinkError::Silent(_)) => io.silent += 1,
+                End::Link(LinkError::Goodbye(_) | LinkError::Drained) => {}
+                End::Link(_) => io.protocol_errors += 1,
+                End::OtherCore(_) | End::Socket(_) | End::Closed => {}
+            }
+        });
+        if let Some(Goodbye { reason }) = end.goodbye() {
+            self.say_goodbye(reason, &end.to_string());
+        }
+        if let Some(station) = self.route.take() {
+            shell.route_down(station, self);
+        }
+        if let Side::Accepted(conn) = self.side {
+            shell.on_closed(conn);
+        }
+        let (side, why) = (self.side, end.to_string());
+        tracing::debug!(?side, why, "a connection ended");
+    }
+}
+
+/// Lets time pass for a connection's link, until it ends.
+async fn watch(connection: Rc<Connection>) {
+    loop {
+        let next = connection.link.borrow().next_timeout();
+        sleep_until(next).await;
+        let result = connection.link.borrow_mut().on_timeout(now());
+        if let Err(error) = result {
+            let why: String = error.to_string();
+            if let Some(Goodbye { reason }) = error.goodbye() {
+                connection.say_goodbye(reason, &why);
+            }
+            connection.ended.replace(Some(error));
+            return;
+        }
+        connection.transmit();
+    }
+}

@@ -1,0 +1,201 @@
+//! What a handler knows of the call that it runs, and how it hears that nobody waits any more.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use std::vec::Vec;
+
+use bowline_protocol::{Attempt, Cause, Method, Request};
+use bowline_time::Instant;
+
+use crate::core::{CopyKey, Start, StopReason};
+
+/// Which of a call's copies one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// The call's first, or of a tied pair the one that goes on if both have started.
+    Primary,
+    /// Of a tied pair the one that stops if both have started.
+    Secondary,
+    /// Sent as an earlier copy was slow.
+    Hedge,
+    /// Sent as no copy was alive any more.
+    Redispatch,
+}
+
+/// The call that a handler runs.
+#[derive(Clone, Debug)]
+pub struct Context {
+    request: Request,
+    deadline: Instant,
+    waited: Duration,
+    token: CancelToken,
+}
+
+impl Context {
+    pub(super) fn new<P>(start: &Start<P>, stops: &Rc<Stops>) -> Context {
+        let token = CancelToken { copy: start.copy, stops: stops.clone() };
+        let Start { request, deadline, waited, .. } = *start;
+        Context { request, deadline, waited, token }
+    }
+
+    /// What is asked for.
+    pub const fn method(&self) -> Method {
+        self.request.method
+    }
+
+    /// The copy's name.
+    pub const fn attempt(&self) -> Attempt {
+        self.request.attempt
+    }
+
+    /// Which of the call's copies it is.
+    pub fn role(&self) -> Role {
+        match self.request.cause {
+            Cause::Hedge => Role::Hedge,
+            _ if !self.request.is_primary() => Role::Secondary,
+            Cause::Redispatch => Role::Redispatch,
+            Cause::First => Role::Primary,
+        }
+    }
+
+    /// When the caller stops waiting, by the clock of this core's runtime.
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// How much of the caller's patience is left.
+    pub fn remaining(&self) -> Duration {
+        self.deadline - bowline_runtime::clock_now()
+    }
+
+    /// How long the copy waited in the queue.
+    pub const fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Whether nobody needs the answer any more: the handler may return [`Failure::stopped`].
+    ///
+    /// [`Failure::stopped`]: super::Failure::stopped
+    pub fn is_cancelled(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    /// Waits until nobody needs the answer any more.
+    pub async fn cancelled(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// A token to hand on to whatever the handler makes others do.
+    pub const fn token(&self) -> &CancelToken {
+        &self.token
+    }
+}
+
+/// Says whether a copy's answer is still needed. Clones are cheap.
+#[derive(Clone)]
+pub struct CancelToken {
+    copy: CopyKey,
+    stops: Rc<Stops>,
+}
+
+impl CancelToken {
+    /// Whether nobody needs the answer any more; so it is, too, once the copy has ended.
+    pub fn is_cancelled(&self) -> bool {
+        !self.stops.is_wanted(self.copy)
+    }
+
+    /// Waits until nobody needs the answer any more.
+    pub async fn cancelled(&self) {
+        poll_fn(|task| self.poll_cancelled(task.waker())).await;
+    }
+
+    /// As [`CancelToken::cancelled`], for futures written by hand.
+    pub fn poll_cancelled(&self, waker: &Waker) -> Poll<()> {
+        self.stops.poll(self.copy, waker)
+    }
+}
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelToken").field("is_cancelled", &self.is_cancelled()).finish()
+    }
+}
+
+/// Which running copies were asked to stop, and who waits for that.
+pub(super) struct Stops(RefCell<Vec<Stop>>);
+
+#[derive(Default)]
+struct Stop {
+    /// The copy that runs at this place.
+    copy: Option<CopyKey>,
+    why: Option<StopReason>,
+    waiting: Vec<Waker>,
+}
+
+impl Stops {
+    pub(super) const fn new() -> Stops {
+        Stops(RefCell::new(Vec::new()))
+    }
+
+    /// A copy starts.
+    pub(super) fn begin(&self, copy: CopyKey) {
+        let mut stops = self.0.borrow_mut();
+        if stops.len() <= copy.index() {
+            stops.resize_with(copy.index() + 1, Stop::default);
+        }
+        let stop = &mut stops[copy.index()];
+        stop.copy = Some(copy);
+        stop.why = None;
+    }
+
+    /// A copy is to stop.
+    pub(super) fn ask(&self, copy: CopyKey, why: StopReason) {
+        self.change(copy, |stop| stop.why = Some(why));
+    }
+
+    /// A copy has ended.
+    pub(super) fn end(&self, copy: CopyKey) {
+        self.change(copy, |stop| stop.copy = None);
+    }
+
+    /// Changes a copy's entry, and wakes who waited for that.
+    fn change(&self, copy: CopyKey, change: impl FnOnce(&mut Stop)) {
+        let mut waiting = {
+            let mut stops = self.0.borrow_mut();
+            let Some(stop) = stops.get_mut(copy.index()) else { return };
+            if stop.copy != Some(copy) {
+                return;
+            }
+            change(stop);
+            std::mem::take(&mut stop.waiting)
+        };
+        // Nothing is borrowed while wakers run. The list goes back for its memory.
+        waiting.drain(..).for_each(Waker::wake);
+        if let Some(stop) = self.0.borrow_mut().get_mut(copy.index())
+            && stop.waiting.is_empty()
+        {
+            stop.waiting = waiting;
+        }
+    }
+
+    fn is_wanted(&self, copy: CopyKey) -> bool {
+        let stops = self.0.borrow();
+        stops.get(copy.index()).is_some_and(|stop| stop.copy == Some(copy) && stop.why.is_none())
+    }
+
+    fn poll(&self, copy: CopyKey, waker: &Waker) -> Poll<()> {
+        if !self.is_wanted(copy) {
+            return Poll::Ready(());
+        }
+        let mut stops = self.0.borrow_mut();
+        let waiting = &mut stops[copy.index()].waiting;
+        if !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+        Poll::Pending
+    }
+}

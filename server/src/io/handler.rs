@@ -1,0 +1,68 @@
+//! One copy's handler, as a task.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bowline_protocol::Status;
+
+use super::context::{Context, Stops};
+use super::payload::Payload;
+use super::service::{Failure, Service};
+use super::shell::Shell;
+use crate::core::{CopyKey, Start};
+
+/// Runs the handler, and answers with what it returns.
+pub(super) async fn run<S: Service>(shell: Rc<Shell<S>>, stops: Rc<Stops>, start: Start<Payload>) {
+    let context = Context::new(&start, &stops);
+    let end = Ending { shell, copy: start.copy, told: false };
+    let service = &end.shell.service;
+    let interruptible = service.interruptible(start.request.method);
+    let token = context.token().clone();
+    let outcome = {
+        let mut call = pin!(service.call(context, start.payload));
+        poll_fn(|task| {
+            if interruptible && token.poll_cancelled(task.waker()).is_ready() {
+                return Poll::Ready(None);
+            }
+            call.as_mut().poll(task).map(Some)
+        })
+        .await
+    };
+    end.tell(outcome.unwrap_or(Err(Failure::stopped())));
+}
+
+/// Sees to it that the core hears of a handler's end, even if that is a panic.
+struct Ending<S: Service> {
+    shell: Rc<Shell<S>>,
+    copy: CopyKey,
+    told: bool,
+}
+
+impl<S: Service> Ending<S> {
+    fn tell(mut self, outcome: Result<S::Reply, Failure>) {
+        self.told = true;
+        match outcome {
+            Ok(reply) => self.shell.finish(self.copy, Status::Ok, &reply),
+            Err(Failure { status: Some(status), payload }) => {
+                self.shell.finish(self.copy, status, &payload);
+            }
+            Err(Failure { status: None, .. }) => self.shell.aborted(self.copy),
+        }
+    }
+}
+
+impl<S: Service> Drop for Ending<S> {
+    fn drop(&mut self) {
+        if self.told {
+            return;
+        }
+        if std::thread::panicking() {
+            self.shell.count(|io| io.panics += 1);
+            self.shell.finish(self.copy, Status::Failed, b"the handler panicked");
+        } else {
+            self.shell.aborted(self.copy);
+        }
+    }
+}

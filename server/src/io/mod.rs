@@ -1,0 +1,33 @@
+//! The server on io_uring: a thin shell around [`core`](crate::core).
+//!
+//! Each core of a server is a thread with a runtime, and on it:
+//!
+//! * a task for each connection, at the stage of input: bytes become frames, and frames are applied
+//!   to the machine;
+//! * one task at the stage of decisions, which takes from the queue what may start once all input
+//!   is applied: what it sends (cancels for twins, first of all) is in the kernel's hands before
+//!   any handler is polled;
+//! * a task for each running handler, which answers straight into its connection's outgoing buffer;
+//! * a task for each core of each peer, which keeps a connection to it ([`mesh`]).
+//!
+//! Cores share nothing but the address.
+
+mod builder;
+mod connection;
+mod context;
+mod handler;
+mod mesh;
+mod payload;
+mod server;
+mod service;
+mod shell;
+mod stats;
+mod tasks;
+
+pub use builder::{Builder, Limits, ServeError};
+pub use context::{CancelToken, Context, Role};
+pub use mesh::Peer;
+pub use payload::Payload;
+pub use server::{Control, Running, Server};
+pub use service::{Failure, Service};
+pub use stats::{IoStats, Snapshot};

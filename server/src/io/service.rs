@@ -1,0 +1,87 @@
+//! What a user writes: a service, and what its handlers return.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::vec::Vec;
+
+use bowline_protocol::{Method, ServiceInfo, Status};
+
+use super::context::Context;
+use super::payload::Payload;
+
+/// Anything with methods that can be called.
+///
+/// Each core of a server has a service value of its own, which never leaves the core's thread: what
+/// its handlers share they share without locks.
+pub trait Service: 'static {
+    /// What a handler answers with: any owned bytes, such as a `Vec<u8>`, a `Box<[u8]>`, the
+    /// request's [`Payload`] itself, or a buffer that a file was read into.
+    type Reply: Deref<Target = [u8]>;
+
+    /// The methods: their numbers and names, and what may be done with them.
+    fn info(&self) -> ServiceInfo;
+
+    /// Runs one copy of one call. Only methods of [`Service::info`] get here, and never more copies
+    /// at once than the core has slots.
+    ///
+    /// # Errors
+    ///
+    /// What the caller is told instead of a reply.
+    fn call(
+        &self,
+        context: Context,
+        request: Payload,
+    ) -> impl Future<Output = Result<Self::Reply, Failure>>;
+
+    /// Whether a handler of this method may be dropped at any of its awaits, once nobody needs its
+    /// answer any more. By default none may: a handler then runs to its end, unless it looks at
+    /// [`Context::is_cancelled`] by itself.
+    fn interruptible(&self, method: Method) -> bool {
+        let _ = method;
+        false
+    }
+}
+
+/// Why a handler has no reply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// None: it stopped, as it was asked to.
+    pub(super) status: Option<Status>,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Failure {
+    /// The service's own error, by its own number.
+    pub const fn app(number: u16) -> Failure {
+        Failure { status: Some(Status::App(number)), payload: Vec::new() }
+    }
+
+    /// The request is not one that this method understands.
+    pub fn bad_request(why: &str) -> Failure {
+        Failure { status: Some(Status::BadRequest), payload: why.as_bytes().to_vec() }
+    }
+
+    /// The handler stopped before it was done, since the context said that nobody waits.
+    pub const fn stopped() -> Failure {
+        Failure { status: None, payload: Vec::new() }
+    }
+
+    /// With bytes for the caller: whatever the service's error number promises.
+    #[must_use]
+    pub fn with_payload(self, payload: Vec<u8>) -> Failure {
+        Failure { payload, ..self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(Status::App(number)) => write!(f, "the service's error {number}"),
+            Some(status) => write!(f, "{status:?}: {}", self.payload.escape_ascii()),
+            None => f.write_str("stopped, as nobody waits"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

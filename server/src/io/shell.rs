@@ -1,0 +1,309 @@
+//! A core on its thread: the machine that decides, the connections, and the running handlers.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use std::vec::Vec;
+
+use bowline_protocol::{
+    Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, ReplicaId, Reply, Station, Status,
+    codec,
+};
+use bowline_runtime::net::TcpStream;
+use bowline_runtime::{JoinHandle, Notify, now, spawn, timeout};
+
+use super::builder::Limits;
+use super::connection::{Connection, Side};
+use super::context::Stops;
+use super::handler;
+use super::mesh::Peer;
+use super::payload::{Payload, Pool};
+use super::service::Service;
+use super::stats::{IoStats, Snapshot};
+use crate::core::{Conn, CopyKey, Core, Effect};
+
+/// How long the last frames of a connection may take to leave, at the end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+pub(super) struct Shell<S> {
+    pub(super) core: RefCell<Core<Payload>>,
+    pub(super) service: S,
+    pub(super) limits: Limits,
+    link: LinkConfig,
+    /// What this core says of itself on every connection.
+    hello: Hello,
+    pub(super) peers: Vec<Peer>,
+    /// For each peer, how many of its cores are dialled.
+    pub(super) kept: Vec<Cell<u16>>,
+    pub(super) payloads: Rc<Pool>,
+    stops: Rc<Stops>,
+    /// The accepted connections, by the place of their name.
+    accepted: RefCell<Vec<Option<Rc<Connection>>>>,
+    /// The connections by which peers' cores hear cancels. There is more than one for a core only
+    /// until the older ones have noticed that they are dead.
+    routes: RefCell<Vec<(Station, Rc<Connection>)>>,
+    io: Cell<IoStats>,
+    /// There is something to decide.
+    pub(super) changed: Notify,
+    draining: Cell<bool>,
+    /// No copy is here any more, while the core drains.
+    drained: Notify,
+    /// The core is to end.
+    pub(super) over: Notify,
+    acceptors: RefCell<Vec<JoinHandle<()>>>,
+}
+
+/// What a shell is made of.
+pub(super) struct Parts<S> {
+    pub(super) core: Core<Payload>,
+    pub(super) service: S,
+    pub(super) limits: Limits,
+    pub(super) link: LinkConfig,
+    pub(super) hello: Hello,
+    pub(super) peers: Vec<Peer>,
+}
+
+impl<S: Service> Shell<S> {
+    pub(super) fn new(parts: Parts<S>) -> Rc<Shell<S>> {
+        let Parts { core, service, limits, link, hello, peers } = parts;
+        Rc::new(Shell {
+            core: RefCell::new(core),
+            service,
+            limits,
+            link,
+            hello,
+            kept: vec![Cell::new(0); peers.len()],
+            peers,
+            payloads: Rc::default(),
+            stops: Rc::new(Stops::new()),
+            accepted: RefCell::default(),
+            routes: RefCell::default(),
+            io: Cell::default(),
+            changed: Notify::new(),
+            draining: Cell::new(false),
+            drained: Notify::new(),
+            over: Notify::new(),
+            acceptors: RefCell::default(),
+        })
+    }
+
+    pub(super) fn station(&self) -> Station {
+        self.core.borrow().station()
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut IoStats)) {
+        let mut io = self.io.get();
+        change(&mut io);
+        self.io.set(io);
+    }
+
+    // Connections.
+
+    /// Makes a connection of an accepted stream; None if there are as many as may be, and this one
+    /// was sent away.
+    pub(super) fn accept(&self, stream: TcpStream) -> Option<Rc<Connection>> {
+        let Ok(conn) = self.core.borrow_mut().on_opened() else {
+            self.count(|io| io.turned_away += 1);
+            let goodbye = Goodbye { reason: GoodbyeReason::Stranger };
+            let full = Frame::Goodbye(goodbye, b"this server has as many connections as it may");
+            stream.send_with(|out| codec::encode(&full, out));
+            return None;
+        };
+        self.count(|io| io.accepted += 1);
+        let link = Link::accepted(self.hello.clone(), self.link, now());
+        let connection = Connection::new(Side::Accepted(conn), stream, link);
+        let mut accepted = self.accepted.borrow_mut();
+        if accepted.len() <= conn.index() {
+            accepted.resize_with(conn.index() + 1, || None);
+        }
+        accepted[conn.index()] = Some(connection.clone());
+        Some(connection)
+    }
+
+    /// Makes a connection of a stream to a peer's core.
+    pub(super) fn dialled(&self, station: Station, stream: TcpStream) -> Rc<Connection> {
+        let expected = Some(station.replica);
+        let link = Link::dialled(self.hello.clone(), expected, self.link, now());
+        Connection::new(Side::Dialled(station), stream, link)
+    }
+
+    pub(super) fn on_closed(&self, conn: Conn) {
+        self.core.borrow_mut().on_closed(conn);
+        if let Some(place) = self.accepted.borrow_mut().get_mut(conn.index()) {
+            *place = None;
+        }
+        self.changed.notify();
+    }
+
+    fn client(&self, conn: Conn) -> Option<Rc<Connection>> {
+        let accepted = self.accepted.borrow();
+        let connection = accepted.get(conn.index())?.as_ref()?;
+        (connection.side == Side::Accepted(conn)).then(|| connection.clone())
+    }
+
+    fn send(&self, connection: &Connection, frame: &Frame<'_>) {
+        connection.send(frame);
+        if connection.stream.queued() > self.limits.outgoing_bytes {
+            self.count(|io| io.slow_readers += 1);
+            connection.stream.abort();
+        }
+    }
+
+    // The mesh.
+
+    pub(super) fn is_peer(&self, replica: ReplicaId) -> bool {
+        self.peers.iter().any(|peer| peer.replica == replica)
+    }
+
+    /// A peer's core obeys cancels that it hears on this connection.
+    pub(super) fn route_up(&self, station: Station, connection: &Rc<Connection>) {
+        self.routes.borrow_mut().push((station, connection.clone()));
+        self.core.borrow_mut().on_mesh_up(station);
+        tracing::debug!(?station, "cancels reach a peer's core");
+    }
+
+    pub(super) fn route_down(&self, station: Station, connection: &Rc<Connection>) {
+        let mut routes = self.routes.borrow_mut();
+        routes.retain(|(_, route)| !Rc::ptr_eq(route, connection));
+        if !routes.iter().any(|(known, _)| *known == station) {
+            self.core.borrow_mut().on_mesh_down(station);
+            tracing::debug!(?station, "cancels do not reach a peer's core any more");
+        }
+    }
+
+    // Copies.
+
+    /// Takes from the queue what may start, and does what the core wants done.
+    pub(super) fn dispatch(self: &Rc<Self>) {
+        {
+            let mut core = self.core.borrow_mut();
+            core.on_timeout(now());
+            core.dispatch(now());
+        }
+        loop {
+            let effect = self.core.borrow_mut().poll_effect();
+            match effect {
+                Some(effect) => self.apply(effect),
+                None => break,
+            }
+        }
+        if self.draining.get() && self.has_no_copies() {
+            self.drained.notify();
+        }
+    }
+
+    fn apply(self: &Rc<Self>, effect: Effect<Payload>) {
+        match effect {
+            Effect::Cancel { to, cancel } => {
+                let routes = self.routes.borrow();
+                routes
+                    .iter()
+                    .filter(|(station, _)| *station == to)
+                    .for_each(|(_, connection)| self.send(connection, &Frame::Cancel(cancel)));
+            }
+            Effect::Send { conn, notice } => {
+                if let Some(connection) = self.client(conn) {
+                    self.send(&connection, &notice.frame());
+                }
+            }
+            Effect::Start(start) => {
+                self.stops.begin(start.copy);
+                drop(spawn(handler::run(self.clone(), self.stops.clone(), start)));
+            }
+            Effect::Abort { copy, why } => self.stops.ask(copy, why),
+        }
+    }
+
+    /// A handler is done, with this.
+    pub(super) fn finish(&self, copy: CopyKey, status: Status, payload: &[u8]) {
+        self.stops.end(copy);
+        let finished = self.core.borrow_mut().on_finished(copy, status, now());
+        if let Some((conn, reply)) = finished
+            && let Some(connection) = self.client(conn)
+        {
+            self.reply(&connection, reply, payload);
+        }
+        self.changed.notify();
+    }
+
+    fn reply(&self, connection: &Connection, reply: Reply, payload: &[u8]) {
+        if payload.len() <= connection.reply_max() {
+            return self.send(connection, &Frame::Reply(reply, payload));
+        }
+        self.count(|io| io.replies_too_large += 1);
+        let reply = Reply { status: Status::Failed, ..reply };
+        self.send(connection, &Frame::Reply(reply, b"the reply is larger than the caller takes"));
+    }
+
+    /// A handler stopped without an answer.
+    pub(super) fn aborted(&self, copy: CopyKey) {
+        self.stops.end(copy);
+        self.core.borrow_mut().on_aborted(copy, now());
+        self.changed.notify();
+    }
+
+    fn has_no_copies(&self) -> bool {
+        let stats = self.core.borrow().stats();
+        stats.queued + stats.running == 0
+    }
+
+    // The end.
+
+    /// Keeps the tasks that accept connections, to end them when the core drains.
+    pub(super) fn keep_acceptor(&self, acceptor: JoinHandle<()>) {
+        self.acceptors.borrow_mut().push(acceptor);
+    }
+
+    /// Takes on nothing new, waits up to `grace` for what is here, and says goodbye.
+    async fn drain(self: Rc<Self>, grace: Duration) {
+        self.acceptors.borrow().iter().for_each(JoinHandle::abort);
+        self.core.borrow_mut().drain();
+        let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
+        connections.iter().for_each(|connection| connection.leave(grace));
+        if !self.has_no_copies() {
+            // Whether all have ended or the time is up: what is left is told of by the close.
+            let _ = timeout(grace, self.drained.notified()).await;
+        }
+        let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
+        for connection in &connections {
+            connection.say_goodbye(GoodbyeReason::Leaving, "the server is shutting down");
+        }
+        let last_words = async {
+            for connection in &connections {
+                // A connection that failed has nothing more to say.
+                let _ = connection.stream.drained(0).await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, last_words).await;
+        self.over.notify();
+    }
+}
+
+/// What other threads may ask of a core, on its own thread.
+pub(super) trait Inside {
+    fn snapshot(&self) -> Snapshot;
+    fn shut_down(self: Rc<Self>, grace: Duration);
+}
+
+impl<S: Service> Inside for Shell<S> {
+    fn snapshot(&self) -> Snapshot {
+        let core = self.core.borrow();
+        let mut stations: Vec<Station> =
+            self.routes.borrow().iter().map(|(station, _)| *station).collect();
+        stations.sort_unstable();
+        stations.dedup();
+        Snapshot {
+            copies: core.stats(),
+            connections: self.io.get(),
+            clients: core.connections(),
+            mesh_up: stations.len(),
+            tombstones: core.tombstones(),
+        }
+    }
+
+    fn shut_down(self: Rc<Self>, grace: Duration) {
+        if !self.draining.replace(true) {
+            drop(spawn(self.drain(grace)));
+        }
+    }
+}

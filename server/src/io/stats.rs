@@ -1,0 +1,60 @@
+//! What a server can tell of itself from outside.
+
+use crate::core::{Stats, counters};
+
+counters! {
+    /// What happened on a core's connections.
+    pub struct IoStats {
+        /// Client connections that were accepted.
+        accepted,
+        /// Connections that were turned away, as there were as many as may be.
+        turned_away,
+        /// Errors of accept, such as too many open files.
+        accept_errors,
+        /// Connections that ended in whatever way.
+        closed,
+        /// Of those: the other side broke the protocol.
+        protocol_errors,
+        /// Of those: the other side was silent for too long, or never said hello.
+        silent,
+        /// Of those: it did not read what it had asked for.
+        slow_readers,
+        /// Connections to peers that came up.
+        mesh_dialled,
+        /// Attempts to reach a peer that failed.
+        mesh_failed,
+        /// Handlers that panicked.
+        panics,
+        /// Replies that were larger than the caller takes.
+        replies_too_large,
+    }
+}
+
+/// The counters of one core at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Snapshot {
+    /// Of its copies.
+    pub copies: Stats,
+    /// Of its connections.
+    pub connections: IoStats,
+    /// Client connections that are open.
+    pub clients: usize,
+    /// Peers' cores that can be told that a copy starts.
+    pub mesh_up: usize,
+    /// Tombstones that wait for their copies.
+    pub tombstones: usize,
+}
+
+impl Snapshot {
+    /// Both together, as of two cores of a server.
+    #[must_use]
+    pub fn plus(&self, other: &Snapshot) -> Snapshot {
+        Snapshot {
+            copies: self.copies.plus(&other.copies),
+            connections: self.connections.plus(&other.connections),
+            clients: self.clients + other.clients,
+            mesh_up: self.mesh_up + other.mesh_up,
+            tombstones: self.tombstones + other.tombstones,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The tasks of a core that are there from its start to its end.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bowline_protocol::Backoff;
+use bowline_runtime::net::TcpListener;
+use bowline_runtime::{Sleep, Stage, sleep, sleep_until, spawn_at};
+
+use super::service::Service;
+use super::shell::Shell;
+
+/// Takes connections in, until it is aborted.
+pub(super) async fn accept<S: Service>(shell: Rc<Shell<S>>, listener: TcpListener) {
+    // When descriptors run out it helps nobody to ask again at once.
+    let mut backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1), 0);
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                backoff.reset();
+                if let Some(connection) = shell.accept(stream) {
+                    let shell = shell.clone();
+                    drop(spawn_at(Stage::Input, async move {
+                        connection.run(&shell).await;
+                    }));
+                }
+            }
+            Err(error) => {
+                shell.count(|io| io.accept_errors += 1);
+                tracing::warn!(%error, "can't accept connections");
+                sleep(backoff.next_wait()).await;
+            }
+        }
+    }
+}
+
+/// Decides, whenever something has changed or the time for something has come. To be run at the
+/// stage of decisions: then all that has arrived has been applied, and what this sends is in the
+/// kernel's hands before any handler runs.
+pub(super) async fn decide<S: Service>(shell: Rc<Shell<S>>) {
+    let mut alarm: Option<Sleep> = None;
+    loop {
+        poll_fn(|task| {
+            if Pin::new(&mut shell.changed.notified()).poll(task).is_ready() {
+                return Poll::Ready(());
+            }
+            match alarm.as_mut().map(|alarm| Pin::new(alarm).poll(task)) {
+                Some(Poll::Ready(())) => {
+                    alarm = None;
+                    Poll::Ready(())
+                }
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+        shell.dispatch();
+        let next = shell.core.borrow().next_timeout();
+        // An alarm that is too early costs one look, and less than setting it anew every turn.
+        if let Some(next) = next
+            && alarm.as_ref().is_none_or(|alarm| next < alarm.deadline())
+        {
+            alarm = Some(sleep_until(next));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What every caller relies on.
+
+use std::time::Duration;
+
+use bowline_protocol::{Cancel, CancelReason, GoodbyeReason, How, Request, Status};
+use bowline_server::io::Limits;
+
+use crate::peer::{Came, Peer, calling, plain};
+use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands, LOOK, PANIC, YIELD};
+use crate::{PATIENCE, eventually};
+
+fn caller_done(request: Request) -> Cancel {
+    let (attempt, reason) = (request.attempt, CancelReason::CallerDone);
+    Cancel { attempt, reason, lifetime: Duration::ZERO }
+}
+
+#[test]
+fn a_request_is_answered_with_what_the_handler_returns() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    client.request(plain(1), b"hello");
+    assert_eq!(client.reply(), (plain(1).attempt, Status::Ok, b"hello".to_vec()));
+}
+
+#[test]
+fn thousands_of_requests_in_flight_are_answered_each() {
+    let limits = |slots| {
+        let mut limits = Limits::default();
+        (limits.slots, limits.queue_requests) = (slots, 5000);
+        limits
+    };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits(64)));
+    let mut client = Peer::client(server.address());
+    for seq in 1..=4000 {
+        client.request(plain(seq), &vec![seq as u8; seq as usize % 300]);
+    }
+    let mut seen: Vec<u64> = (0..4000)
+        .map(|_| {
+            let (attempt, status, payload) = client.reply();
+            assert_eq!(status, Status::Ok);
+            assert_eq!(payload, vec![attempt.seq.0 as u8; attempt.seq.0 as usize % 300]);
+            attempt.seq.0
+        })
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=4000).collect::<Vec<_>>());
+}
+
+#[test]
+fn frames_may_come_in_pieces_of_any_size() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    let mut bytes = Vec::new();
+    for seq in 1..=3 {
+        let frame = bowline_protocol::Frame::Request(plain(seq), b"in pieces");
+        bowline_protocol::codec::encode(&frame, &mut bytes);
+    }
+    bytes.chunks(17).for_each(|piece| client.send_bytes(piece));
+    (0..3).for_each(|_| assert_eq!(client.reply().2, b"in pieces"));
+}
+
+#[test]
+fn a_failure_of_the_service_reaches_the_caller_as_it_is() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    client.request(calling(FAIL, 1), b"");
+    assert_eq!(client.reply(), (plain(1).attempt, Status::App(7), b"no luck".to_vec()));
+}
+
+#[test]
+fn a_panic_fails_its_own_call_and_no_other() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    for seq in 1..=9 {
+        client.request(calling(if seq == 5 { PANIC } else { ECHO }, seq), b"on");
+    }
+    for _ in 1..=9 {
+        let (attempt, status, _) = client.reply();
+        let expected = if attempt.seq.0 == 5 { Status::Failed } else { Status::Ok };
+        assert_eq!(status, expected, "{attempt:?}");
+    }
+    let snapshot = server.control().snapshot();
+    assert_eq!((snapshot.connections.panics, snapshot.copies.replied_failed), (1, 1));
+    assert_eq!(snapshot.copies.running, 0, "the slot came free");
+}
+
+#[test]
+fn a_handler_hears_that_the_caller_is_done() {
+    let hands = Hands::default();
+    let server = hands.serve();
+    let mut client = Peer::client(server.address());
+    let call = calling(LOOK, 1);
+    client.request(call, b"");
+    hands.await_started(1);
+    client.send(&bowline_protocol::Frame::Cancel(caller_done(call)));
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how), (call.attempt, How::Aborted));
+    assert_eq!(hands.cancelled(), 1);
+}
+
+#[test]
+fn a_handler_that_may_be_interrupted_is_dropped_at_its_await() {
+    let hands = Hands::default();
+    let server = hands.serve();
+    let mut client = Peer::client(server.address());
+    let call = calling(YIELD, 1);
+    client.request(call, b"");
+    hands.await_started(1);
+    client.send(&bowline_protocol::Frame::Cancel(caller_done(call)));
+    assert_eq!(client.ended().how, How::Aborted);
+    assert_eq!(hands.dropped(), 1);
+}
+
+#[test]
+fn a_handler_that_may_not_be_interrupted_runs_to_its_end() {
+    let hands = Hands::default();
+    let server = hands.serve();
+    let mut client = Peer::client(server.address());
+    let call = calling(HOLD, 1);
+    client.request(call, b"");
+    hands.await_started(1);
+    client.send(&bowline_protocol::Frame::Cancel(caller_done(call)));
+    eventually("it saw that it was cancelled", || hands.cancelled() == 1);
+    assert_eq!(server.control().snapshot().copies.running, 1);
+    hands.open();
+    assert_eq!(client.ended().how, How::Aborted, "nobody waits for the answer");
+}
+
+#[test]
+fn a_handler_hears_when_its_deadline_passes() {
+    let hands = Hands::default();
+    let server = hands.serve();
+    let mut client = Peer::client(server.address());
+    let call = Request { remaining: Duration::from_millis(20), ..calling(LOOK, 1) };
+    client.request(call, b"");
+    assert_eq!(client.ended().how, How::Aborted);
+    assert_eq!(server.control().snapshot().copies.aborted_by_deadline, 1);
+}
+
+#[test]
+fn a_copy_that_waits_in_vain_is_shed_though_no_slot_comes_free() {
+    let hands = Hands::default();
+    let server = hands.serve_with(|builder| builder.slots(1));
+    let mut client = Peer::client(server.address());
+    client.request(calling(HOLD, 1), b"");
+    hands.await_started(1);
+    client.request(Request { remaining: Duration::from_millis(5), ..plain(2) }, b"");
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how), (plain(2).attempt, How::Shed));
+    hands.open();
+    assert_eq!(client.reply().0, plain(1).attempt);
+}
+
+#[test]
+fn copies_of_a_closed_connection_are_dropped_queued_and_running() {
+    let hands = Hands::default();
+    let server = hands.serve_with(|builder| builder.slots(1));
+    let mut client = Peer::client(server.address());
+    client.request(calling(YIELD, 1), b"");
+    hands.await_started(1);
+    (2..=50).for_each(|seq| client.request(plain(seq), b""));
+    eventually("all wait", || server.control().snapshot().copies.queued == 49);
+    drop(client);
+    eventually("all are gone", || {
+        let copies = server.control().snapshot().copies;
+        (copies.dropped_queued, copies.dropped_running) == (49, 1)
+    });
+    assert_eq!((hands.started(), hands.dropped()), (1, 1));
+}
+
+#[test]
+fn a_full_queue_says_when_to_come_back() {
+    let hands = Hands::default();
+    let mut limits = Limits::default();
+    (limits.slots, limits.queue_requests) = (1, 2);
+    let server = hands.serve_with(|builder| builder.limits(limits));
+    let mut client = Peer::client(server.address());
+    (1..=4).for_each(|seq| client.request(calling(HOLD, seq), b""));
+    let Came::Overloaded(refusal) = client.next() else { panic!("not refused") };
+    assert_eq!(refusal.attempt, plain(4).attempt);
+    assert!(refusal.retry_after > Duration::ZERO);
+    hands.open();
+    (0..3).for_each(|_| assert_eq!(client.reply().1, Status::Ok));
+}
+
+#[test]
+fn a_reply_that_the_caller_does_not_take_is_a_failure_and_not_a_broken_connection() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    client.request(calling(BLOW, 1), &(2_u32 << 20).to_le_bytes());
+    assert_eq!(client.reply().1, Status::Failed);
+    client.request(calling(BLOW, 2), &1000_u32.to_le_bytes());
+    assert_eq!(client.reply().2.len(), 1000);
+}
+
+#[test]
+fn every_core_answers_on_the_shared_address_and_on_its_own_port() {
+    let server = Hands::default().serve_with(|builder| builder.cores(3));
+    let mut ports = server.ports().to_vec();
+    for (core, port) in server.ports().iter().enumerate() {
+        let mut client = Peer::client((server.address().ip(), *port).into());
+        let hello = client.hello.clone().unwrap();
+        assert_eq!(usize::from(hello.station().unwrap().core), core);
+        assert_eq!(hello.ports, server.ports());
+        client.request(plain(1), b"to you");
+        assert_eq!(client.reply().2, b"to you");
+    }
+    let mut client = Peer::client(server.address());
+    client.request(plain(1), b"to anyone");
+    assert_eq!(client.reply().2, b"to anyone");
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 3);
+}
+
+#[test]
+fn an_address_that_is_taken_is_an_error_that_says_so_on_any_number_of_cores() {
+    let server = Hands::default().serve_with(|builder| builder.cores(2));
+    for cores in [1, 2] {
+        let builder = bowline_server::Server::builder().listen(server.address()).cores(cores);
+        let error = builder.start(Hands::default()).unwrap_err().to_string();
+        assert!(error.starts_with("can't listen at 127.0.0.1:"), "{error}");
+    }
+}
+
+#[test]
+fn what_can_not_be_is_refused_before_anything_starts() {
+    let builder = || bowline_server::Server::builder().listen("127.0.0.1:0".parse().unwrap());
+    let peer = |replica| (bowline_protocol::ReplicaId(replica), "127.0.0.1:1".parse().unwrap());
+    let errors = [
+        builder().cores(0).start(Hands::default()),
+        builder().slots(0).start(Hands::default()),
+        builder().peers([peer(0)]).start(Hands::default()),
+        builder().peers([peer(2), peer(2)]).start(Hands::default()),
+    ]
+    .map(|result| result.unwrap_err().to_string());
+    assert!(errors[0].contains("at least one core"), "{}", errors[0]);
+    assert!(errors[1].contains("slots must be at least 1"), "{}", errors[1]);
+    assert!(errors[2].contains("replica 0 can't be a peer"), "{}", errors[2]);
+    assert!(errors[3].contains("replica 2 can't be a peer"), "{}", errors[3]);
+}
+
+#[test]
+fn a_server_that_shuts_down_finishes_what_it_has_and_says_goodbye() {
+    let hands = Hands::default();
+    let server = hands.serve();
+    let mut client = Peer::client(server.address());
+    client.request(calling(HOLD, 1), b"the last");
+    hands.await_started(1);
+    let control = server.control().clone();
+    control.shut_down(PATIENCE);
+    client.request(plain(2), b"too late");
+    assert!(matches!(client.next(), Came::Overloaded(_)), "nothing new");
+    hands.open();
+    assert_eq!(client.reply().2, b"the last");
+    let Came::Goodbye(reason, _) = client.next() else { panic!("no goodbye") };
+    assert_eq!(reason, GoodbyeReason::Leaving);
+    assert_eq!(client.next(), Came::Closed);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_does_not_wait_longer_than_its_grace() {
+    let hands = Hands::default();
+    let server = hands.serve();
+    let mut client = Peer::client(server.address());
+    client.request(calling(HOLD, 1), b"");
+    hands.await_started(1);
+    server.shut_down(Duration::from_millis(1)).unwrap();
+    assert!(matches!(client.next(), Came::Goodbye(GoodbyeReason::Leaving, _)));
+}
+
+#[test]
+fn a_server_that_is_dropped_ends() {
+    let server = Hands::default().serve_with(|builder| builder.cores(2));
+    let mut client = Peer::client(server.address());
+    drop(server);
+    assert!(matches!(client.next(), Came::Goodbye(GoodbyeReason::Leaving, _)));
+}

@@ -1,0 +1,183 @@
+//! Peers that are broken, or mean harm, cost themselves their connection and others nothing.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bowline_protocol::{Ended, Frame, GoodbyeReason, Hello, How, LinkConfig, Load, Ping, codec};
+use bowline_server::io::Limits;
+
+use crate::eventually;
+use crate::peer::{CLIENT, Came, Peer, calling, plain};
+use crate::service::{BLOW, Hands};
+
+fn goodbye(peer: &mut Peer) -> (GoodbyeReason, String) {
+    loop {
+        match peer.next() {
+            Came::Goodbye(reason, why) => return (reason, why),
+            Came::Closed => panic!("closed without a word"),
+            _ => {}
+        }
+    }
+}
+
+fn raw(server: &bowline_server::io::Running) -> Peer {
+    Peer::raw(TcpStream::connect(server.address()).unwrap())
+}
+
+#[test]
+fn bytes_that_are_not_the_protocol_end_the_connection_with_a_sentence() {
+    let server = Hands::default().serve();
+    let mut stranger = raw(&server);
+    stranger.send_bytes(&[b'G'; 200]);
+    let (reason, why) = goodbye(&mut stranger);
+    assert_eq!(reason, GoodbyeReason::Protocol);
+    assert!(why.contains("not Bowline"), "{why}");
+    eventually("it is counted", || server.control().snapshot().connections.protocol_errors == 1);
+}
+
+#[test]
+fn a_damaged_frame_ends_the_connection_and_drops_its_copies() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    let mut bytes = Vec::new();
+    codec::encode(&Frame::Request(plain(1), b"payload"), &mut bytes);
+    *bytes.last_mut().unwrap() ^= 1;
+    client.send_bytes(&bytes);
+    assert_eq!(goodbye(&mut client).0, GoodbyeReason::Protocol);
+    assert_eq!(server.control().snapshot().copies.accepted, 0);
+}
+
+#[test]
+fn a_request_before_the_hello_is_out_of_turn() {
+    let server = Hands::default().serve();
+    let mut stranger = raw(&server);
+    stranger.send(&Frame::Request(plain(1), b""));
+    assert_eq!(goodbye(&mut stranger).0, GoodbyeReason::Protocol);
+}
+
+#[test]
+fn a_request_above_the_limit_is_refused_by_its_header() {
+    let mut limits = Limits::default();
+    limits.request_bytes = 1000;
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut client = Peer::client(server.address());
+    let mut bytes = Vec::new();
+    codec::encode(&Frame::Request(plain(1), &[0; 1001]), &mut bytes);
+    client.send_bytes(&bytes[..64]);
+    let (_, why) = goodbye(&mut client);
+    assert!(why.contains("1001 bytes, more than the limit of 1000"), "{why}");
+}
+
+#[test]
+fn what_only_a_server_says_has_no_place_here() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    let attempt = plain(1).attempt;
+    let ended = Ended { attempt, how: How::Shed, by: None, load: Load::default() };
+    client.send(&Frame::Ended(ended));
+    let (reason, why) = goodbye(&mut client);
+    assert_eq!(reason, GoodbyeReason::Protocol);
+    assert!(why.contains("ended frame"), "{why}");
+}
+
+#[test]
+fn who_never_says_hello_is_sent_away() {
+    let link = LinkConfig { hello_timeout: Duration::from_millis(20), ..LinkConfig::default() };
+    let server = Hands::default().serve_with(|builder| builder.link(link));
+    let mut stranger = raw(&server);
+    assert_eq!(goodbye(&mut stranger).0, GoodbyeReason::Silent);
+    eventually("it is counted", || server.control().snapshot().connections.silent == 1);
+    assert_eq!(server.control().snapshot().clients, 0);
+}
+
+#[test]
+fn who_falls_silent_is_sent_away() {
+    let link = LinkConfig {
+        ping_after: Duration::from_millis(10),
+        dead_after: Duration::from_millis(40),
+        ..LinkConfig::default()
+    };
+    let server = Hands::default().serve_with(|builder| builder.link(link));
+    let client = Peer::client(server.address());
+    // Nobody reads the pings, and nobody answers them.
+    eventually("it is given up", || server.control().snapshot().connections.silent == 1);
+    drop(client);
+}
+
+#[test]
+fn who_does_not_read_its_replies_is_disconnected_at_the_bound() {
+    let mut limits = Limits::default();
+    limits.outgoing_bytes = 4 << 20;
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut client = Peer::client(server.address());
+    let mut other = Peer::client(server.address());
+    // More than the bound and the socket buffers of both sides hold together.
+    (1..=64).for_each(|seq| client.request(calling(BLOW, seq), &(1_u32 << 20).to_le_bytes()));
+    eventually("it is cut off", || server.control().snapshot().connections.slow_readers == 1);
+    other.request(plain(1), b"unharmed");
+    assert_eq!(other.reply().2, b"unharmed");
+    eventually("its copies are gone", || server.control().snapshot().copies.running == 0);
+    assert!(server.control().snapshot().copies.reconcile());
+}
+
+#[test]
+fn connections_beyond_the_limit_are_turned_away_with_a_sentence() {
+    let mut limits = Limits::default();
+    limits.connections = 2;
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let first = Peer::client(server.address());
+    let _second = Peer::client(server.address());
+    let mut third = raw(&server);
+    let (reason, why) = goodbye(&mut third);
+    assert_eq!(reason, GoodbyeReason::Stranger);
+    assert!(why.contains("as many connections"), "{why}");
+    drop(first);
+    eventually("there is room again", || server.control().snapshot().clients == 1);
+    let mut fourth = Peer::client(server.address());
+    fourth.request(plain(1), b"welcome");
+    assert_eq!(fourth.reply().2, b"welcome");
+}
+
+#[test]
+fn a_second_hello_is_out_of_turn() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    client.send(&Frame::Hello(Hello::client(CLIENT)));
+    assert_eq!(goodbye(&mut client).0, GoodbyeReason::Protocol);
+}
+
+#[test]
+fn a_ping_is_answered_while_handlers_run() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    client.send(&Frame::Ping(Ping { token: 77 }));
+    client.request(plain(1), b"");
+    assert_eq!(client.reply().0, plain(1).attempt);
+}
+
+/// Ten thousand connections' worth of noise: whatever comes, the server stays up and forgets it.
+#[test]
+fn noise_leaves_nothing_behind() {
+    let server = Hands::default().serve();
+    let mut frame = Vec::new();
+    codec::encode(&Frame::Hello(Hello::client(CLIENT)), &mut frame);
+    codec::encode(&Frame::Request(plain(1), b"some payload"), &mut frame);
+    let mut random = 1_u64;
+    for _ in 0..300 {
+        let mut bytes = frame.clone();
+        for _ in 0..3 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = (random >> 33) as usize % bytes.len();
+            bytes[at] ^= (random >> 20) as u8;
+        }
+        bytes.truncate(bytes.len() - (random >> 40) as usize % 50);
+        let mut stranger = raw(&server);
+        stranger.send_bytes(&bytes);
+    }
+    eventually("all are gone", || {
+        let snapshot = server.control().snapshot();
+        snapshot.clients == 0 && snapshot.connections.closed >= 300
+    });
+    let copies = server.control().snapshot().copies;
+    assert!(copies.reconcile() && copies.queued + copies.running == 0);
+}

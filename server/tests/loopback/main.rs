@@ -1,0 +1,28 @@
+//! The server over loopback on the real ring, asked by clients of a few lines: plain sockets that
+//! know the protocol and nothing else. Nothing here waits for time to pass: every test awaits an
+//! event, with a deadline that only a failure reaches.
+
+mod basics;
+mod hostile;
+mod mesh;
+mod peer;
+mod service;
+mod stalls;
+
+use std::time::{Duration, Instant};
+
+/// Far longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks again and again until it is so.
+///
+/// # Panics
+///
+/// If it is not so in the end.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "never so: {what}");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,228 @@
+//! Servers that tell each other which copy starts.
+
+use std::time::Duration;
+
+use bowline_protocol::{
+    Attempt, Cancel, CancelReason, Frame, Hello, How, Method, ReplicaId, Request, Started, Station,
+    Tie, Twin,
+};
+use bowline_server::io::Running;
+
+use crate::eventually;
+use crate::peer::{Came, FakeReplica, Peer, calling, plain, station};
+use crate::service::{ECHO, HOLD, Hands, YIELD};
+
+/// Copy n of a tied call, whose twin is on replica 2.
+fn tied(method: Method, seq: u64, n: u16) -> Request {
+    let twin = Twin { station: station(2), n: 1 - n };
+    let tie = Some(Tie { twin, window: Duration::from_secs(5) });
+    Request { attempt: Attempt { n, ..plain(seq).attempt }, tie, ..calling(method, seq) }
+}
+
+/// What replica 2 says when the twin of this copy starts there.
+fn twin_of(request: Request) -> Cancel {
+    let reason = CancelReason::TwinStarted { by: request.tie.unwrap().twin };
+    Cancel { attempt: request.attempt, reason, lifetime: Duration::from_secs(5) }
+}
+
+/// A server with a peer that is under the test's hands: the peer's ear for the server's cancels,
+/// and its mouth for its own.
+struct Pair {
+    hands: Hands,
+    server: Running,
+    ear: Peer,
+    mouth: Peer,
+}
+
+fn pair(slots: u32) -> Pair {
+    let fake = FakeReplica::new(2);
+    let hands = Hands::default();
+    let peers = [(ReplicaId(2), fake.address())];
+    let server = hands.serve_with(|builder| builder.slots(slots).peers(peers));
+    let mouth = fake.dialled();
+    let ear = fake.dial(server.address());
+    eventually("the mesh is up", || {
+        let snapshot = server.control().snapshot();
+        snapshot.mesh_up == 1 && snapshot.connections.mesh_dialled == 1
+    });
+    Pair { hands, server, ear, mouth }
+}
+
+#[test]
+fn a_copy_that_starts_is_told_to_the_twins_core_and_not_to_the_client() {
+    let mut pair = pair(4);
+    let mut client = Peer::client(pair.server.address());
+    client.request(tied(ECHO, 1, 0), b"tied");
+    let by = Twin { station: station(1), n: 0 };
+    let Came::Cancel(cancel) = pair.ear.next() else { panic!("no cancel") };
+    assert_eq!(cancel.attempt, Attempt { n: 1, ..plain(1).attempt });
+    assert_eq!(cancel.reason, CancelReason::TwinStarted { by });
+    assert_eq!(client.reply().2, b"tied", "the first that the client hears");
+}
+
+#[test]
+fn without_a_mesh_the_client_is_told() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client(server.address());
+    let copy = tied(ECHO, 1, 0);
+    client.request(copy, b"");
+    assert_eq!(client.next(), Came::Started(Started { attempt: copy.attempt }));
+    assert_eq!(client.reply().0, copy.attempt);
+}
+
+#[test]
+fn the_client_is_told_again_once_the_mesh_is_down() {
+    let Pair { server, ear, .. } = pair(4);
+    drop(ear);
+    eventually("the mesh is down", || server.control().snapshot().mesh_up == 0);
+    let mut client = Peer::client(server.address());
+    client.request(tied(ECHO, 1, 0), b"");
+    assert!(matches!(client.next(), Came::Started(_)));
+}
+
+#[test]
+fn a_twins_cancel_withdraws_a_copy_that_waits() {
+    let mut pair = pair(1);
+    let mut client = Peer::client(pair.server.address());
+    client.request(calling(HOLD, 1), b"");
+    pair.hands.await_started(1);
+    let copy = tied(ECHO, 2, 1);
+    client.request(copy, b"");
+    eventually("it waits", || pair.server.control().snapshot().copies.queued == 1);
+    pair.mouth.send(&Frame::Cancel(twin_of(copy)));
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how, ended.by), (copy.attempt, How::Withdrawn, Some(0)));
+}
+
+#[test]
+fn a_twins_cancel_that_comes_first_withdraws_the_copy_on_arrival() {
+    let mut pair = pair(4);
+    let copy = tied(ECHO, 1, 1);
+    pair.mouth.send(&Frame::Cancel(twin_of(copy)));
+    eventually("a tombstone waits", || pair.server.control().snapshot().tombstones == 1);
+    let mut client = Peer::client(pair.server.address());
+    client.request(copy, b"");
+    assert_eq!(client.ended().how, How::Withdrawn);
+    assert_eq!(pair.hands.started(), 0);
+}
+
+#[test]
+fn a_running_secondary_is_interrupted_by_its_twin_and_a_primary_is_not() {
+    let mut pair = pair(4);
+    let mut client = Peer::client(pair.server.address());
+    let (primary, secondary) = (tied(YIELD, 1, 0), tied(YIELD, 2, 1));
+    client.request(primary, b"");
+    client.request(secondary, b"");
+    pair.hands.await_started(2);
+    pair.mouth.send(&Frame::Cancel(twin_of(primary)));
+    pair.mouth.send(&Frame::Cancel(twin_of(secondary)));
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how), (secondary.attempt, How::Aborted));
+    pair.hands.open();
+    assert_eq!(client.reply().0, primary.attempt);
+    assert_eq!(pair.server.control().snapshot().copies.double_starts, 2);
+}
+
+/// Its cancels are obeyed only where the server dialled it: whoever can connect could say that it
+/// is a peer.
+#[test]
+fn a_cancel_on_a_connection_that_the_server_did_not_dial_is_refused() {
+    let mut pair = pair(1);
+    let mut client = Peer::client(pair.server.address());
+    client.request(calling(HOLD, 1), b"");
+    pair.hands.await_started(1);
+    let copy = tied(ECHO, 2, 1);
+    client.request(copy, b"");
+    eventually("it waits", || pair.server.control().snapshot().copies.queued == 1);
+    pair.ear.send(&Frame::Cancel(twin_of(copy)));
+    let mut other = Peer::client(pair.server.address());
+    other.send(&Frame::Cancel(twin_of(copy)));
+    eventually("both are refused", || pair.server.control().snapshot().copies.cancels_refused == 2);
+    pair.hands.open();
+    let mut answered = [client.reply().0.seq.0, client.reply().0.seq.0];
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2]);
+}
+
+#[test]
+fn a_stranger_that_answers_at_a_peers_address_is_not_believed() {
+    let fake = FakeReplica::new(3);
+    let peers = [(ReplicaId(2), fake.address())];
+    let server = Hands::default().serve_with(|builder| builder.peers(peers));
+    let stream = std::panic::catch_unwind(|| fake.dialled());
+    assert!(stream.is_err(), "it must not be acknowledged");
+    assert_eq!(server.control().snapshot().connections.mesh_dialled, 0);
+}
+
+#[test]
+fn who_claims_to_be_a_replica_that_is_no_peer_hears_nothing() {
+    let server = Hands::default().serve();
+    let fake = FakeReplica::new(2);
+    let _ear = fake.dial(server.address());
+    let mut client = Peer::client(server.address());
+    client.request(tied(ECHO, 1, 0), b"");
+    assert!(matches!(client.next(), Came::Started(_)), "the client relays");
+}
+
+#[test]
+fn a_starter_that_dies_after_its_cancel_leaves_the_client_to_send_the_call_again() {
+    let mut pair = pair(1);
+    let mut client = Peer::client(pair.server.address());
+    client.request(calling(HOLD, 1), b"");
+    pair.hands.await_started(1);
+    let copy = tied(ECHO, 2, 1);
+    client.request(copy, b"");
+    pair.mouth.send(&Frame::Cancel(twin_of(copy)));
+    drop(pair.mouth);
+    drop(pair.ear);
+    assert_eq!(client.ended().how, How::Withdrawn, "the client knows at once");
+    pair.hands.open();
+    assert_eq!(client.reply().0, plain(1).attempt);
+    let again = Attempt { n: 2, ..plain(2).attempt };
+    client.request(Request { attempt: again, ..plain(2) }, b"again");
+    assert_eq!(client.reply(), (again, bowline_protocol::Status::Ok, b"again".to_vec()));
+}
+
+/// Both servers are real, with two cores each: every core ends up with a link to every core.
+#[test]
+fn every_core_finds_every_core_of_its_peers_and_finds_them_again() {
+    let reserve = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (first, second) = (reserve(), reserve());
+    let serve = |replica: u16, own, other: u16, address| {
+        let peers = [(ReplicaId(other), address)];
+        Hands::default().serve_with(|builder| {
+            builder.replica(ReplicaId(replica)).listen(own).cores(2).peers(peers)
+        })
+    };
+    let full = |server: &Running| server.control().snapshots().iter().all(|core| core.mesh_up == 2);
+    let one = serve(1, first, 2, second);
+    let two = serve(2, second, 1, first);
+    eventually("the mesh is whole", || full(&one) && full(&two));
+
+    two.shut_down(Duration::ZERO).unwrap();
+    eventually("the loss is noticed", || one.control().snapshot().mesh_up == 0);
+    let two = serve(2, second, 1, first);
+    eventually("the mesh is whole again, on new ports", || full(&one) && full(&two));
+
+    let port = |server: &Running, core: usize| (server.address().ip(), server.ports()[core]).into();
+    for core in 0..2 {
+        let twin = Twin { station: Station { core, ..station(2) }, n: 1 };
+        let tie = Some(Tie { twin, window: Duration::from_secs(5) });
+        let mut client = Peer::client(port(&one, 1));
+        client.request(Request { tie, ..plain(core.into()) }, b"");
+        assert_eq!(client.reply().0, plain(core.into()).attempt);
+        eventually("that very core got the cancel", || {
+            two.control().snapshots()[usize::from(core)].tombstones == 1
+        });
+    }
+}
+
+#[test]
+fn a_server_says_who_it_is_and_where_its_cores_are() {
+    let pair = pair(1);
+    let hello: &Hello = pair.mouth.hello.as_ref().unwrap();
+    assert_eq!(hello.station(), Some(station(1)));
+    assert_eq!(hello.ports, [pair.server.address().port()]);
+    assert!(pair.mouth.ack.unwrap().obeys_cancels);
+    assert!(!pair.ear.ack.unwrap().obeys_cancels);
+}

@@ -1,0 +1,204 @@
+//! The other side of a connection, by hand.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use bowline_protocol::{
+    Attempt, Cause, ClientId, Frame, Hello, HelloAck, Inbox, Method, Ping, ReplicaId, Request, Seq,
+    Station, Status, codec,
+};
+use std::time::Duration;
+
+use crate::PATIENCE;
+use crate::service::ECHO;
+
+/// A frame that came, with a payload of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Came {
+    Reply(bowline_protocol::Reply, Vec<u8>),
+    Ended(bowline_protocol::Ended),
+    Overloaded(bowline_protocol::Overloaded),
+    Started(bowline_protocol::Started),
+    Cancel(bowline_protocol::Cancel),
+    Goodbye(bowline_protocol::GoodbyeReason, String),
+    GoAway,
+    Closed,
+}
+
+/// One end of a connection that is up.
+pub(crate) struct Peer {
+    stream: TcpStream,
+    inbox: Inbox,
+    came: std::collections::VecDeque<Came>,
+    /// Who the other side is.
+    pub(crate) hello: Option<Hello>,
+    /// What it said of cancels.
+    pub(crate) ack: Option<HelloAck>,
+}
+
+pub(crate) const CLIENT: ClientId = ClientId(9);
+
+impl Peer {
+    /// A client that has said hello.
+    pub(crate) fn client(address: SocketAddr) -> Peer {
+        let mut peer = Peer::raw(TcpStream::connect(address).unwrap());
+        peer.introduce(&Hello::client(CLIENT), false);
+        peer
+    }
+
+    /// A socket, and nothing said.
+    pub(crate) fn raw(stream: TcpStream) -> Peer {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (inbox, came) = (Inbox::new(1 << 24), Default::default());
+        Peer { stream, inbox, came, hello: None, ack: None }
+    }
+
+    /// Says who this is, acknowledges, and waits for the same from the other side.
+    pub(crate) fn introduce(&mut self, hello: &Hello, obeys_cancels: bool) {
+        self.send(&Frame::Hello(hello.clone()));
+        self.send(&Frame::HelloAck(HelloAck { obeys_cancels, grant: None }));
+        while self.ack.is_none() {
+            assert!(self.read(), "closed before it said hello: {:?}", self.came);
+        }
+    }
+
+    pub(crate) fn send(&mut self, frame: &Frame<'_>) {
+        let mut bytes = Vec::new();
+        codec::encode(frame, &mut bytes);
+        self.send_bytes(&bytes);
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn request(&mut self, request: Request, payload: &[u8]) {
+        self.send(&Frame::Request(request, payload));
+    }
+
+    /// The next frame that concerns calls, or the end.
+    pub(crate) fn next(&mut self) -> Came {
+        loop {
+            if let Some(came) = self.came.pop_front() {
+                return came;
+            }
+            if !self.read() {
+                return Came::Closed;
+            }
+        }
+    }
+
+    /// The next frame, which is a reply.
+    pub(crate) fn reply(&mut self) -> (Attempt, Status, Vec<u8>) {
+        match self.next() {
+            Came::Reply(reply, payload) => (reply.attempt, reply.status, payload),
+            other => panic!("{other:?} is no reply"),
+        }
+    }
+
+    /// The next frame, which is an end.
+    pub(crate) fn ended(&mut self) -> bowline_protocol::Ended {
+        match self.next() {
+            Came::Ended(ended) => ended,
+            other => panic!("{other:?} is no end"),
+        }
+    }
+
+    /// Reads once; false at the end.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 1 << 16];
+        let count = match self.stream.read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return false,
+            Err(error) => panic!("nothing came: {error}"),
+        };
+        let mut pongs = Vec::new();
+        let mut frames = self.inbox.feed(&bytes[..count]);
+        while let Some(frame) = frames.next().unwrap() {
+            let came = match frame {
+                Frame::Hello(hello) => {
+                    self.hello = Some(hello);
+                    continue;
+                }
+                Frame::HelloAck(ack) => {
+                    self.ack = Some(ack);
+                    continue;
+                }
+                Frame::Ping(Ping { token }) => {
+                    codec::encode(&Frame::Pong(Ping { token }), &mut pongs);
+                    continue;
+                }
+                Frame::Pong(_) => continue,
+                Frame::Reply(reply, payload) => Came::Reply(reply, payload.to_vec()),
+                Frame::Ended(ended) => Came::Ended(ended),
+                Frame::Overloaded(refusal) => Came::Overloaded(refusal),
+                Frame::Started(started) => Came::Started(started),
+                Frame::Cancel(cancel) => Came::Cancel(cancel),
+                Frame::Goodbye(goodbye, why) => {
+                    Came::Goodbye(goodbye.reason, String::from_utf8(why.to_vec()).unwrap())
+                }
+                Frame::GoAway(_) => Came::GoAway,
+                other => panic!("a server never says {}", other.name()),
+            };
+            self.came.push_back(came);
+        }
+        // A write to a connection that was just closed fails, and the next read tells.
+        let _ = self.stream.write_all(&pongs);
+        true
+    }
+}
+
+/// An untied echo with ten seconds left.
+pub(crate) const fn plain(seq: u64) -> Request {
+    Request {
+        attempt: Attempt { client: CLIENT, seq: Seq(seq), n: 0 },
+        method: ECHO,
+        remaining: Duration::from_secs(10),
+        cause: Cause::First,
+        idempotent: true,
+        tie: None,
+    }
+}
+
+pub(crate) const fn calling(method: Method, seq: u64) -> Request {
+    Request { method, ..plain(seq) }
+}
+
+pub(crate) const fn station(replica: u16) -> Station {
+    Station { replica: ReplicaId(replica), core: 0 }
+}
+
+/// A replica that is nothing but a listener: it lets the server under test dial it.
+pub(crate) struct FakeReplica {
+    listener: TcpListener,
+    station: Station,
+}
+
+impl FakeReplica {
+    pub(crate) fn new(replica: u16) -> FakeReplica {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        FakeReplica { listener, station: station(replica) }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    /// The server's dial: the connection on which it hears cancels.
+    pub(crate) fn dialled(&self) -> Peer {
+        let (stream, _) = self.listener.accept().unwrap();
+        let mut peer = Peer::raw(stream);
+        let hello = Hello::server(self.station, vec![self.address().port()]);
+        peer.introduce(&hello, false);
+        peer
+    }
+
+    /// Dials the server, to hear its cancels.
+    pub(crate) fn dial(&self, server: SocketAddr) -> Peer {
+        let mut peer = Peer::raw(TcpStream::connect(server).unwrap());
+        peer.introduce(&Hello::server(self.station, vec![self.address().port()]), true);
+        peer
+    }
+}

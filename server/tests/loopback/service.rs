@@ -1,0 +1,205 @@
+//! A service that does what a test tells it.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use bowline_protocol::{Method, MethodInfo, ReplicaId, ServiceInfo};
+use bowline_runtime::sleep;
+use bowline_server::io::{Builder, Running};
+use bowline_server::{Context, Failure, Payload, Server, Service};
+
+use crate::eventually;
+
+/// Answers at once, with what it was sent.
+pub(crate) const ECHO: Method = Method(1);
+/// Answers when the test opens the gate; the core goes on meanwhile.
+pub(crate) const HOLD: Method = Method(2);
+/// Blocks the core's whole thread, once the test closes it in, until the gate opens.
+pub(crate) const STALL: Method = Method(3);
+/// Panics.
+pub(crate) const PANIC: Method = Method(4);
+/// Fails with the service's error 7.
+pub(crate) const FAIL: Method = Method(5);
+/// As HOLD, but may be dropped at its await.
+pub(crate) const YIELD: Method = Method(6);
+/// Answers with as many bytes as the request's four bytes say.
+pub(crate) const BLOW: Method = Method(7);
+/// As HOLD, but stops by itself when it is cancelled.
+pub(crate) const LOOK: Method = Method(8);
+/// Must not run twice.
+pub(crate) const ONCE: Method = Method(9);
+
+const fn method(number: Method, name: &'static str, idempotent: bool) -> MethodInfo {
+    let duplicable = if idempotent { Some(1 << 20) } else { None };
+    MethodInfo { number, name, idempotent, duplicable, least_useful: Duration::ZERO }
+}
+
+const INFO: ServiceInfo = ServiceInfo {
+    name: "test",
+    methods: &[
+        method(ECHO, "echo", true),
+        method(HOLD, "hold", true),
+        method(STALL, "stall", true),
+        method(PANIC, "panic", true),
+        method(FAIL, "fail", true),
+        method(YIELD, "yield", true),
+        method(BLOW, "blow", true),
+        method(LOOK, "look", true),
+        method(ONCE, "once", false),
+    ],
+};
+
+/// The test's hands on the service.
+#[derive(Clone, Default)]
+pub(crate) struct Hands(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    open: AtomicBool,
+    started: AtomicU64,
+    cancelled: AtomicU64,
+    dropped: AtomicU64,
+    /// STALL is to block, or blocks.
+    stalling: Mutex<Stalling>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Stalling {
+    #[default]
+    No,
+    Wanted,
+    Now,
+}
+
+impl Hands {
+    /// Handlers that were started.
+    pub(crate) fn started(&self) -> u64 {
+        self.0.started.load(Ordering::SeqCst)
+    }
+
+    /// Handlers that saw that they were cancelled.
+    pub(crate) fn cancelled(&self) -> u64 {
+        self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Handlers that were dropped at their await.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn await_started(&self, count: u64) {
+        eventually("the handlers were started", || self.started() >= count);
+    }
+
+    /// Lets all that hold go on.
+    pub(crate) fn open(&self) {
+        self.0.open.store(true, Ordering::SeqCst);
+        self.set(Stalling::No);
+    }
+
+    /// Has the STALL handler block its thread, and waits until it does.
+    pub(crate) fn stall(&self) {
+        self.set(Stalling::Wanted);
+        eventually("the core stalls", || *self.0.stalling.lock().unwrap() == Stalling::Now);
+    }
+
+    fn set(&self, to: Stalling) {
+        *self.0.stalling.lock().unwrap() = to;
+        self.0.changed.notify_all();
+    }
+
+    fn block_if_wanted(&self) -> bool {
+        let mut stalling = self.0.stalling.lock().unwrap();
+        if *stalling != Stalling::Wanted {
+            return false;
+        }
+        *stalling = Stalling::Now;
+        while *stalling == Stalling::Now {
+            stalling = self.0.changed.wait(stalling).unwrap();
+        }
+        true
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.open.load(Ordering::SeqCst)
+    }
+
+    /// A server on one core, reachable by loopback.
+    pub(crate) fn serve(&self) -> Running {
+        self.serve_with(|builder| builder)
+    }
+
+    pub(crate) fn serve_with(&self, change: impl FnOnce(Builder) -> Builder) -> Running {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let builder = Server::builder().replica(ReplicaId(1)).listen(any).slots(4);
+        change(builder).start(self.clone()).unwrap()
+    }
+}
+
+/// Tells that a handler was dropped before it was done.
+struct Dropped<'a>(&'a Hands, bool);
+
+impl Drop for Dropped<'_> {
+    fn drop(&mut self) {
+        if !self.1 {
+            self.0.0.dropped.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+const A_MOMENT: Duration = Duration::from_micros(200);
+
+impl Service for Hands {
+    type Reply = Vec<u8>;
+
+    fn info(&self) -> ServiceInfo {
+        INFO
+    }
+
+    async fn call(&self, context: Context, request: Payload) -> Result<Vec<u8>, Failure> {
+        self.0.started.fetch_add(1, Ordering::SeqCst);
+        match context.method() {
+            PANIC => panic!("as the test wants it"),
+            FAIL => return Err(Failure::app(7).with_payload(b"no luck".to_vec())),
+            STALL => {
+                while !self.block_if_wanted() {
+                    sleep(A_MOMENT).await;
+                }
+            }
+            HOLD => {
+                while !self.is_open() {
+                    if context.is_cancelled() {
+                        self.0.cancelled.fetch_add(1, Ordering::SeqCst);
+                        context.cancelled().await;
+                    }
+                    sleep(A_MOMENT).await;
+                }
+            }
+            YIELD => {
+                let mut dropped = Dropped(self, false);
+                while !self.is_open() {
+                    sleep(A_MOMENT).await;
+                }
+                dropped.1 = true;
+            }
+            LOOK => {
+                context.cancelled().await;
+                self.0.cancelled.fetch_add(1, Ordering::SeqCst);
+                return Err(Failure::stopped());
+            }
+            BLOW => {
+                let size = request[..].try_into().map(u32::from_le_bytes).unwrap_or(0);
+                return Ok(vec![7; size as usize]);
+            }
+            _ => {}
+        }
+        Ok(request.to_vec())
+    }
+
+    fn interruptible(&self, method: Method) -> bool {
+        method == YIELD
+    }
+}
