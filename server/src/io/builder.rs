@@ -14,7 +14,6 @@ use crate::core::ConfigError;
 
 /// Bounds on what clients can make a core hold. All are for each core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub struct Limits {
     /// Copies that run at once.
     pub slots: u32,

@@ -24,12 +24,8 @@ fn a_request_is_answered_with_what_the_handler_returns() {
 
 #[test]
 fn thousands_of_requests_in_flight_are_answered_each() {
-    let limits = |slots| {
-        let mut limits = Limits::default();
-        (limits.slots, limits.queue_requests) = (slots, 5000);
-        limits
-    };
-    let server = Hands::default().serve_with(|builder| builder.limits(limits(64)));
+    let limits = Limits { slots: 64, queue_requests: 5000, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = Peer::client(server.address());
     for seq in 1..=4000 {
         client.request(plain(seq), &vec![seq as u8; seq as usize % 300]);
@@ -171,8 +167,7 @@ fn copies_of_a_closed_connection_are_dropped_queued_and_running() {
 #[test]
 fn a_full_queue_says_when_to_come_back() {
     let hands = Hands::default();
-    let mut limits = Limits::default();
-    (limits.slots, limits.queue_requests) = (1, 2);
+    let limits = Limits { slots: 1, queue_requests: 2, ..Limits::default() };
     let server = hands.serve_with(|builder| builder.limits(limits));
     let mut client = Peer::client(server.address());
     (1..=4).for_each(|seq| client.request(calling(HOLD, seq), b""));
@@ -244,11 +239,11 @@ fn what_can_not_be_is_refused_before_anything_starts() {
 fn a_server_that_shuts_down_finishes_what_it_has_and_says_goodbye() {
     let hands = Hands::default();
     let server = hands.serve();
-    let mut client = Peer::client(server.address());
+    let mut client = Peer::attentive_client(server.address());
     client.request(calling(HOLD, 1), b"the last");
     hands.await_started(1);
-    let control = server.control().clone();
-    control.shut_down(PATIENCE);
+    server.control().shut_down(PATIENCE);
+    assert_eq!(client.next(), Came::GoAway);
     client.request(plain(2), b"too late");
     assert!(matches!(client.next(), Came::Overloaded(_)), "nothing new");
     hands.open();

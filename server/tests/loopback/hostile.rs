@@ -57,8 +57,7 @@ fn a_request_before_the_hello_is_out_of_turn() {
 
 #[test]
 fn a_request_above_the_limit_is_refused_by_its_header() {
-    let mut limits = Limits::default();
-    limits.request_bytes = 1000;
+    let limits = Limits { request_bytes: 1000, ..Limits::default() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = Peer::client(server.address());
     let mut bytes = Vec::new();
@@ -106,8 +105,7 @@ fn who_falls_silent_is_sent_away() {
 
 #[test]
 fn who_does_not_read_its_replies_is_disconnected_at_the_bound() {
-    let mut limits = Limits::default();
-    limits.outgoing_bytes = 4 << 20;
+    let limits = Limits { outgoing_bytes: 4 << 20, ..Limits::default() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = Peer::client(server.address());
     let mut other = Peer::client(server.address());
@@ -122,8 +120,7 @@ fn who_does_not_read_its_replies_is_disconnected_at_the_bound() {
 
 #[test]
 fn connections_beyond_the_limit_are_turned_away_with_a_sentence() {
-    let mut limits = Limits::default();
-    limits.connections = 2;
+    let limits = Limits { connections: 2, ..Limits::default() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let first = Peer::client(server.address());
     let _second = Peer::client(server.address());

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use bowline_protocol::{
-    Attempt, Cause, ClientId, Frame, Hello, HelloAck, Inbox, Method, Ping, ReplicaId, Request, Seq,
-    Station, Status, codec,
+    Attempt, Cause, ClientId, Features, Frame, Hello, HelloAck, Inbox, Method, Ping, ReplicaId,
+    Request, Seq, Station, Status, codec,
 };
 use std::time::Duration;
 
@@ -43,6 +43,13 @@ impl Peer {
     pub(crate) fn client(address: SocketAddr) -> Peer {
         let mut peer = Peer::raw(TcpStream::connect(address).unwrap());
         peer.introduce(&Hello::client(CLIENT), false);
+        peer
+    }
+
+    /// As `client`, one that hears when a server is about to leave.
+    pub(crate) fn attentive_client(address: SocketAddr) -> Peer {
+        let mut peer = Peer::raw(TcpStream::connect(address).unwrap());
+        peer.introduce(&Hello { features: Features::GO_AWAY, ..Hello::client(CLIENT) }, false);
         peer
     }
 
