@@ -51,7 +51,8 @@ impl Core {
         if self.unpark() {
             self.submit();
         }
-        self.ring.borrow_mut().has_completions()
+        // Readers whose budget was used up are not done yet.
+        self.tasks.is_ready(Stage::Input) || self.ring.borrow_mut().has_completions()
     }
 
     /// Runs a stage's ready tasks until there are none, or the budget is used up.
