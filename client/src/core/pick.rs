@@ -49,7 +49,7 @@ impl Picker {
         let mut best = u16::MAX;
         let mut found = 0;
         let mut drawn = [0; 2];
-        for (place, replica) in replicas.iter().filter(|(_, replica)| replica.station.is_some()) {
+        for (place, replica) in replicas.iter().filter(|(_, replica)| replica.is_open()) {
             let Some(rank) = rank(place, replica) else { continue };
             let rank = u16::from(rank) + if now < replica.spare_until { 1 << 8 } else { 0 };
             if rank > best {

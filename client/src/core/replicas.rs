@@ -18,6 +18,8 @@ pub(crate) struct Replica {
     pub(crate) domain: u32,
     /// The core that the connection leads to, while there is one.
     pub(crate) station: Option<Station>,
+    /// It will close that connection: nothing new for it.
+    pub(crate) leaving: bool,
     /// Copies of ours that are out there.
     pub(crate) in_flight: u32,
     pub(crate) load: Load,
@@ -30,6 +32,11 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
+    /// It may be sent something new.
+    pub(crate) fn is_open(&self) -> bool {
+        self.station.is_some() && !self.leaving
+    }
+
     pub(crate) fn heard(&mut self, load: Load, now: Instant) {
         self.load = load;
         self.load_at = now;
@@ -68,6 +75,7 @@ impl Replicas {
             id,
             domain,
             station: None,
+            leaving: false,
             in_flight: 0,
             load: Load::default(),
             load_at: Instant::EPOCH,

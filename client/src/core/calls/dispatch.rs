@@ -108,7 +108,8 @@ impl<P> Calls<P> {
         call.twin_at = Instant::FAR_FUTURE;
         let place = call.copies[1].replica;
         let announced = call.pair.map(|pair| pair.stations[1]);
-        if self.replicas.get(place).station == announced {
+        let replica = self.replicas.get(place);
+        if replica.is_open() && replica.station == announced {
             self.enqueue(slot, 1, now);
         } else {
             self.void_twin(slot);

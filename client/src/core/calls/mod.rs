@@ -53,6 +53,8 @@ pub struct Calls<P> {
     methods: Methods,
     /// One timer a call, at the next time that matters to it; it carries the call's name.
     wheel: Wheel<u64>,
+    /// The latest time that [`Calls::on_timeout`] was told.
+    latest: Instant,
     effects: VecDeque<Pending>,
     purse: Purse,
     counters: Counters,
@@ -99,6 +101,7 @@ impl<P> Calls<P> {
             picker: Picker::new(config.pick, config.load_lifetime, config.seed),
             methods: Methods::new(config.max_methods, config.latency_window),
             wheel: Wheel::default(),
+            latest: Instant::EPOCH,
             effects: VecDeque::new(),
             purse: Purse::default(),
             counters: Counters::default(),
@@ -166,9 +169,18 @@ impl<P> Calls<P> {
     pub fn on_connected(&mut self, id: ReplicaId, station: Station) -> bool {
         let place = self.replicas.find(id);
         if let Some(place) = place {
-            self.replicas.get_mut(place).station = Some(station);
+            let replica = self.replicas.get_mut(place);
+            replica.station = Some(station);
+            replica.leaving = false;
         }
         place.is_some()
+    }
+
+    /// The replica will close its connection: it gets nothing new, and finishes what it has.
+    pub fn on_leaving(&mut self, id: ReplicaId) {
+        if let Some(place) = self.replicas.find(id) {
+            self.replicas.get_mut(place).leaving = true;
+        }
     }
 
     /// The round trip to the replica was measured.

@@ -14,6 +14,9 @@ impl<P> Calls<P> {
 
     /// Time has passed.
     pub fn on_timeout(&mut self, now: Instant) {
+        // The wheel's time never goes back, and what it calls due must be due here.
+        let now = now.max(self.latest);
+        self.latest = now;
         while let Some(seq) = self.wheel.expire(now) {
             let Some(slot) = self.slots.find(Seq(seq)) else { continue };
             self.slots.get_mut(slot).timer = None;

@@ -123,3 +123,30 @@ fn with_too_many_losers_the_last_are_not_watched_at_all() {
     world.pass(world.calls.config().watch);
     world.at_rest();
 }
+
+#[test]
+fn a_clock_that_steps_back_stops_nothing() {
+    let mut world = World::new();
+    world.pass(Duration::from_secs(1));
+    world.now = world.now - Duration::from_millis(500);
+    let call = world.start(world.hedged);
+    world.pass(Duration::ZERO);
+    world.ok(A, call, 0);
+    world.pass(Duration::from_secs(60));
+    world.at_rest();
+}
+
+#[test]
+fn a_replica_that_leaves_finishes_what_it_has_and_gets_nothing_new() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    assert_eq!(world.sent().0, A);
+    world.calls.on_leaving(A);
+    world.start(world.none);
+    assert_eq!(world.sent().0, B);
+    assert!(world.ok(A, call, 0).is_some());
+    world.closed(A);
+    world.calls.on_connected(A, station(A));
+    world.start(world.none);
+    assert_eq!(world.sent().0, A);
+}
