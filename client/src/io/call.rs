@@ -1,0 +1,142 @@
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bowline_protocol::{Error, ErrorKind, Executed, Method};
+
+use super::client::Shared;
+use super::pool::Buffer;
+use super::reply::{Failure, Reply};
+use crate::core::{CallKey, PolicyId, Spec};
+
+/// A call that is being described; awaiting it makes it.
+#[must_use = "a call does nothing unless awaited"]
+pub struct Call {
+    shared: Rc<Shared>,
+    method: Method,
+    payload: Buffer,
+    policy: PolicyId,
+    idempotent: bool,
+    from_extra: bool,
+    deadline: Duration,
+}
+
+impl Call {
+    pub(super) fn new(shared: Rc<Shared>, method: Method, payload: &[u8]) -> Call {
+        let shell = &shared.shell;
+        let payload = shell.pool.copy(payload);
+        let known = {
+            let state = shell.state.borrow();
+            state.methods.iter().find(|(known, ..)| *known == method).copied()
+        };
+        let (_, config, policy) = known.unwrap_or((method, Default::default(), PolicyId::NONE));
+        let (idempotent, deadline) = (config.idempotent, config.deadline);
+        Call { shared, method, payload, policy, idempotent, from_extra: false, deadline }
+    }
+
+    /// It must be done within this time, counted from when it is first awaited.
+    pub fn deadline(mut self, within: Duration) -> Call {
+        self.deadline = within;
+        self
+    }
+
+    /// What is done against its tail.
+    pub fn policy(mut self, policy: PolicyId) -> Call {
+        self.policy = policy;
+        self
+    }
+
+    /// Running it twice does no harm.
+    pub fn idempotent(mut self) -> Call {
+        self.idempotent = true;
+        self
+    }
+
+    /// It is made inside a handler that itself runs as an extra copy: it gets none of its own.
+    pub fn from_extra(mut self, is: bool) -> Call {
+        self.from_extra = is;
+        self
+    }
+}
+
+impl IntoFuture for Call {
+    type Output = Result<Reply, Failure>;
+    type IntoFuture = Calling;
+
+    fn into_future(self) -> Calling {
+        Calling { shared: self.shared.clone(), state: Progress::Described(self) }
+    }
+}
+
+enum Progress {
+    Described(Call),
+    Waiting(usize, CallKey),
+    Over,
+}
+
+/// The future of a [`Call`]. Dropping it cancels the call on the wire.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Calling {
+    shared: Rc<Shared>,
+    state: Progress,
+}
+
+impl Future for Calling {
+    type Output = Result<Reply, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Progress::Described(_) = this.state {
+            let Progress::Described(call) = std::mem::replace(&mut this.state, Progress::Over)
+            else {
+                unreachable!("it was described a line ago")
+            };
+            match this.begin(call, context) {
+                Ok((place, key)) => this.state = Progress::Waiting(place, key),
+                Err(error) => {
+                    return Poll::Ready(Err(Failure { error, payload: None, outcome: None }));
+                }
+            }
+        }
+        let Progress::Waiting(place, _) = this.state else {
+            panic!("a call is awaited again after it was done")
+        };
+        let result = this.shared.shell.poll(place, context);
+        if result.is_ready() {
+            this.state = Progress::Over;
+        }
+        result
+    }
+}
+
+impl Calling {
+    fn begin(&self, call: Call, context: &Context<'_>) -> Result<(usize, CallKey), Error> {
+        let shell = &self.shared.shell;
+        let now = shell.now();
+        let size = u32::try_from(call.payload.len()).unwrap_or(u32::MAX);
+        if size > shell.state.borrow().largest_payload() {
+            return Err(Error::new(ErrorKind::PayloadTooLarge, Executed::No));
+        }
+        let spec = Spec {
+            method: call.method,
+            payload: call.payload,
+            size,
+            deadline: now + call.deadline,
+            policy: call.policy,
+            idempotent: call.idempotent,
+            from_extra: call.from_extra,
+            tag: 0,
+        };
+        shell.start(spec, now, context)
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        if let Progress::Waiting(place, call) = self.state {
+            self.shared.shell.forget(place, call);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bowline_protocol::{ClientId, Frame, Goodbye, GoodbyeReason, Method, codec};
+use bowline_runtime::{JoinHandle, Stage, spawn_at, timeout};
+
+use super::call::Call;
+use super::config::{Config, ConnectError, Replica};
+use super::connection::{self, Terms};
+use super::shell::Shell;
+use super::timer;
+use crate::core::{Calls, ConfigError, Counters, Histograms, Policy, PolicyId, Verdict};
+
+/// A client on this core. Clones are handles of the same one; when the last is gone, with the last
+/// call, its connections close.
+#[derive(Clone)]
+pub struct Client {
+    shared: Rc<Shared>,
+}
+
+/// What handles and calls hold, and tasks do not.
+pub(super) struct Shared {
+    pub(super) shell: Rc<Shell>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// How a client is doing.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// What has happened.
+    pub counters: Counters,
+    /// What calls and copies took.
+    pub histograms: Histograms,
+    /// Tokens in the budget.
+    pub budget_level: u32,
+    /// Tokens that are out.
+    pub budget_outstanding: u32,
+    /// How many replicas are connected.
+    pub connected: usize,
+}
+
+impl Client {
+    /// Connects to the replicas. It returns when all are connected, or, after
+    /// [`Config::patience`], when at least one is; to the others it goes on dialling.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a setting out of its range, or no replica in reach.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime.
+    pub async fn connect(config: Config) -> Result<Client, ConnectError> {
+        let client = Client::begin(&config)?;
+        let shell = client.shared.shell.clone();
+        let wanted = config.replicas.len();
+        let all = async {
+            while client.connected() < wanted {
+                shell.changed.notified().await;
+            }
+        };
+        if timeout(config.patience, all).await.is_err() && client.connected() == 0 {
+            let last = shell.state.borrow_mut().last_error.take();
+            let last = last.unwrap_or_else(|| "none: no replica is configured".to_owned());
+            return Err(ConnectError::NoReplica { patience: config.patience, last });
+        }
+        Ok(client)
+    }
+
+    /// A client whose tasks have been spawned.
+    fn begin(config: &Config) -> Result<Client, ConnectError> {
+        let id = getrandom::u64().map_err(|error| ConnectError::Random(error.to_string()))?;
+        let mut core = config.core.clone();
+        if core.seed == 0 {
+            core.seed = id;
+        }
+        let mut calls = Calls::new(ClientId(id), core)?;
+        add_replicas(&mut calls, &config.replicas);
+        let highest = config.replicas.iter().map(|replica| replica.id.0).max().unwrap_or(0);
+        let shell = Rc::new(Shell::new(calls, usize::from(highest) + 1));
+        for (method, of) in &config.methods {
+            let mut state = shell.state.borrow_mut();
+            let policy = state.calls.register(of.policy)?;
+            state.methods.push((*method, *of, policy));
+        }
+        let terms = Terms {
+            client: ClientId(id),
+            link: config.link,
+            dial: config.dial,
+            backoff: config.backoff,
+            max_reply: config.max_reply,
+        };
+        let mut tasks = vec![spawn_at(Stage::Decide, timer::drive(shell.clone()))];
+        for replica in &config.replicas {
+            let kept = connection::keep(shell.clone(), replica.clone(), terms.clone());
+            tasks.push(spawn_at(Stage::Input, kept));
+        }
+        Ok(Client { shared: Rc::new(Shared { shell, tasks }) })
+    }
+
+    /// A call to be awaited. The payload is copied.
+    pub fn call(&self, method: Method, payload: impl AsRef<[u8]>) -> Call {
+        Call::new(self.shared.clone(), method, payload.as_ref())
+    }
+
+    /// Adds a policy for calls to name.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range.
+    pub fn register(&self, policy: Policy) -> Result<PolicyId, ConfigError> {
+        self.shared.shell.state.borrow_mut().calls.register(policy)
+    }
+
+    /// Adds a policy with its own view of which replies count.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range.
+    pub fn register_with(
+        &self,
+        policy: Policy,
+        verdict: fn(bowline_protocol::Status) -> Verdict,
+    ) -> Result<PolicyId, ConfigError> {
+        self.shared.shell.state.borrow_mut().calls.register_with(policy, verdict)
+    }
+
+    /// Puts another policy in the place of one; calls that start from now on follow it.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range; the old one stays then.
+    pub fn replace(&self, id: PolicyId, policy: Policy) -> Result<(), ConfigError> {
+        self.shared.shell.state.borrow_mut().calls.replace(id, policy)
+    }
+
+    /// How many replicas are connected.
+    pub fn connected(&self) -> usize {
+        self.shared.shell.state.borrow().streams.iter().flatten().count()
+    }
+
+    /// What has happened so far. Cheap.
+    pub fn counters(&self) -> Counters {
+        self.shared.shell.state.borrow().calls.counters()
+    }
+
+    /// All that is known, histograms included: a copy of some 60 KiB.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.shared.shell.state.borrow();
+        Snapshot {
+            counters: state.calls.counters(),
+            histograms: state.calls.histograms().clone(),
+            budget_level: state.calls.budget().level(),
+            budget_outstanding: state.calls.budget().outstanding(),
+            connected: state.streams.iter().flatten().count(),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        let Ok(mut state) = self.shell.state.try_borrow_mut() else { return };
+        let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
+        for stream in state.streams.iter_mut().filter_map(Option::take) {
+            stream.send_with(|out| codec::encode(&Frame::Goodbye(goodbye, &[]), out));
+        }
+    }
+}
+
+/// Failure domains are numbers to the machine: a name has one, and no name has one of its own.
+fn add_replicas<P>(calls: &mut Calls<P>, replicas: &[Replica]) {
+    let mut names = HashMap::new();
+    for (number, replica) in (0..).zip(replicas) {
+        let domain = match &replica.domain {
+            Some(name) => *names.entry(name).or_insert(number),
+            None => number,
+        };
+        calls.add_replica(replica.id, domain);
+    }
+}

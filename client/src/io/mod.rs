@@ -1,0 +1,43 @@
+//! The client on the runtime: one per core, with a connection to each replica.
+//!
+//! ```no_run
+//! use bowline_client::core::Policy;
+//! use bowline_client::{Client, Config, Replica};
+//! use bowline_protocol::Method;
+//! use bowline_runtime::Runtime;
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! Runtime::builder().build()?.block_on(async {
+//!     let replicas = ["10.0.0.1:7000", "10.0.0.2:7000", "10.0.0.3:7000"];
+//!     let replicas = (0..).zip(replicas).map(|(id, at)| Replica::new(id, at.parse().unwrap()));
+//!     let client = Client::connect(Config::new(replicas)).await?;
+//!     let tied = client.register(Policy::tied())?;
+//!
+//!     let read = client.call(Method(1), 9u64.to_le_bytes());
+//!     let block = read.idempotent().policy(tied).deadline(Duration::from_millis(50)).await?;
+//!     println!("{} bytes in {:?}", block.len(), block.outcome().latency);
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! Frames are encoded straight into the connections' outgoing buffers, and leave together at the
+//! end of the turn. A payload is copied once into a pooled buffer, since it may have to be sent
+//! again; a reply's payload is copied once, out of the receive buffer, and only if it won. A call
+//! whose future is dropped is cancelled on the wire.
+
+mod call;
+mod client;
+mod config;
+mod connection;
+mod pool;
+mod reply;
+mod shell;
+mod timer;
+
+pub use call::{Call, Calling};
+pub use client::{Client, Snapshot};
+pub use config::{Config, ConnectError, MethodConfig, Replica};
+pub use pool::Buffer;
+pub use reply::{Failure, Reply};

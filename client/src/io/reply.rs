@@ -1,0 +1,67 @@
+use std::fmt;
+use std::ops::Deref;
+
+use bowline_protocol::Error;
+
+use super::pool::Buffer;
+use crate::core::Outcome;
+
+/// A good reply: its payload, and what it took.
+#[derive(Debug)]
+pub struct Reply {
+    pub(super) payload: Buffer,
+    pub(super) outcome: Outcome,
+}
+
+impl Reply {
+    /// How many copies were sent, whose reply this is, how long it took.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// The payload, for good.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.payload.into_vec()
+    }
+}
+
+impl Deref for Reply {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
+/// A call that failed.
+#[derive(Debug)]
+pub struct Failure {
+    pub(super) error: Error,
+    pub(super) payload: Option<Buffer>,
+    pub(super) outcome: Option<Outcome>,
+}
+
+impl Failure {
+    /// What happened, whether it ran, and whether it is worth asking again.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The payload of the service's own error, if that is what it was and it came last.
+    pub fn payload(&self) -> &[u8] {
+        self.payload.as_deref().unwrap_or_default()
+    }
+
+    /// How many copies were sent and how long it took; None if the call was not begun.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,190 @@
+//! What a client's tasks and futures share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bowline_protocol::{Error, Frame, Method, codec};
+use bowline_runtime::net::TcpStream;
+use bowline_runtime::{Instant, Notify};
+use slab::Slab;
+
+use super::config::MethodConfig;
+use super::pool::{Buffer, Pool};
+use super::reply::{Failure, Reply};
+use crate::core::{CallKey, Calls, Done, Effect, PolicyId, Spec};
+
+/// Someone who waits for a call.
+struct Waiter {
+    call: Option<CallKey>,
+    /// None once it was woken.
+    waker: Option<Waker>,
+    result: Option<(Done, Option<Buffer>)>,
+}
+
+/// One core's client.
+pub(super) struct Shell {
+    pub(super) state: RefCell<State>,
+    pub(super) pool: Rc<Pool>,
+    /// The timer task's next wake-up has come nearer.
+    pub(super) sooner: Notify,
+    /// A connection came or went.
+    pub(super) changed: Notify,
+    /// The time that was seen last; for those who can't ask the runtime, as it may be gone.
+    pub(super) latest: Cell<Instant>,
+}
+
+pub(super) struct State {
+    pub(super) calls: Calls<Buffer>,
+    /// By replica id.
+    pub(super) streams: Vec<Option<TcpStream>>,
+    /// The largest payload that each replica takes, by replica id.
+    pub(super) takes: Vec<u32>,
+    pub(super) methods: Vec<(Method, MethodConfig, PolicyId)>,
+    waiters: Slab<Waiter>,
+    /// Whom to wake once nothing is borrowed.
+    woken: Vec<Waker>,
+    /// When the timer task wakes up.
+    pub(super) armed: Instant,
+    /// What went wrong last with a connection.
+    pub(super) last_error: Option<String>,
+}
+
+impl Shell {
+    pub(super) fn new(calls: Calls<Buffer>, places: usize) -> Shell {
+        let state = State {
+            calls,
+            streams: (0..places).map(|_| None).collect(),
+            takes: vec![0; places],
+            methods: Vec::new(),
+            waiters: Slab::new(),
+            woken: Vec::new(),
+            armed: Instant::FAR_FUTURE,
+            last_error: None,
+        };
+        Shell {
+            state: RefCell::new(state),
+            pool: Rc::new(Pool::default()),
+            sooner: Notify::new(),
+            changed: Notify::new(),
+            latest: Cell::new(Instant::EPOCH),
+        }
+    }
+
+    /// The time of this turn.
+    pub(super) fn now(&self) -> Instant {
+        let now = bowline_runtime::now();
+        self.latest.set(now);
+        now
+    }
+
+    /// Begins a call, and returns its place among the waiters.
+    pub(super) fn start(
+        &self,
+        spec: Spec<Buffer>,
+        now: Instant,
+        context: &Context<'_>,
+    ) -> Result<(usize, CallKey), Error> {
+        let mut state = self.state.borrow_mut();
+        let waiter = Waiter { call: None, waker: Some(context.waker().clone()), result: None };
+        let place = state.waiters.insert(waiter);
+        match state.calls.start(now, Spec { tag: place as u64, ..spec }) {
+            Ok(call) => {
+                state.waiters[place].call = Some(call);
+                drop(state);
+                self.pump();
+                Ok((place, call))
+            }
+            Err(error) => {
+                state.waiters.remove(place);
+                Err(error)
+            }
+        }
+    }
+
+    /// The result of the call at that place, if it is there.
+    pub(super) fn poll(&self, place: usize, context: &Context<'_>) -> Poll<Result<Reply, Failure>> {
+        let mut state = self.state.borrow_mut();
+        let waiter = &mut state.waiters[place];
+        let Some((done, payload)) = waiter.result.take() else {
+            let same = waiter.waker.as_ref().is_some_and(|w| w.will_wake(context.waker()));
+            if !same {
+                waiter.waker = Some(context.waker().clone());
+            }
+            return Poll::Pending;
+        };
+        state.waiters.remove(place);
+        let outcome = done.outcome;
+        Poll::Ready(match (done.result, payload) {
+            (Ok(()), Some(payload)) => Ok(Reply { payload, outcome }),
+            (Ok(()), None) => Ok(Reply { payload: self.pool.copy(&[]), outcome }),
+            (Err(error), payload) => Err(Failure { error, payload, outcome: Some(outcome) }),
+        })
+    }
+
+    /// Nobody waits at that place any more.
+    pub(super) fn forget(&self, place: usize, call: CallKey) {
+        let mut state = self.state.borrow_mut();
+        let waiter = state.waiters.remove(place);
+        let cancelled = waiter.result.is_none() && state.calls.cancel(call, self.latest.get());
+        drop((state, waiter));
+        if cancelled {
+            self.pump();
+        }
+    }
+
+    /// Carries out all that the machine wants done.
+    pub(super) fn pump(&self) {
+        let mut state = self.state.borrow_mut();
+        state.carry_out();
+        let sooner = state.calls.next_timeout().is_some_and(|next| next < state.armed);
+        let mut woken = std::mem::take(&mut state.woken);
+        drop(state);
+        if sooner {
+            self.sooner.notify();
+        }
+        if !woken.is_empty() {
+            woken.drain(..).for_each(Waker::wake);
+            // The place is kept for the next time.
+            self.state.borrow_mut().woken = woken;
+        }
+    }
+}
+
+impl State {
+    fn carry_out(&mut self) {
+        while let Some(effect) = self.calls.poll_effect() {
+            match effect {
+                Effect::Send { replica, call, request } => {
+                    let payload = self.calls.payload(call);
+                    let stream = self.streams[usize::from(replica.0)].as_ref();
+                    if let (Some(payload), Some(stream)) = (payload, stream) {
+                        let frame = Frame::Request(request, payload);
+                        stream.send_with(|out| codec::encode(&frame, out));
+                    }
+                }
+                Effect::Cancel { replica, cancel } => {
+                    if let Some(stream) = &self.streams[usize::from(replica.0)] {
+                        stream.send_with(|out| codec::encode(&Frame::Cancel(cancel), out));
+                    }
+                }
+                Effect::Done(done) => self.deliver(done, None),
+            }
+        }
+    }
+
+    /// Hands a result to who waits for it.
+    pub(super) fn deliver(&mut self, done: Done, payload: Option<Buffer>) {
+        let waiter = self.waiters.get_mut(done.tag as usize);
+        if let Some(waiter) = waiter.filter(|waiter| waiter.call == Some(done.call)) {
+            waiter.result = Some((done, payload));
+            self.woken.extend(waiter.waker.take());
+        }
+    }
+
+    /// The largest payload that every replica which is connected takes.
+    pub(super) fn largest_payload(&self) -> u32 {
+        let connected = self.streams.iter().zip(&self.takes).filter(|(stream, _)| stream.is_some());
+        connected.map(|(_, takes)| *takes).min().unwrap_or(u32::MAX)
+    }
+}

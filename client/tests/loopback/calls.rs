@@ -1,0 +1,192 @@
+//! What becomes of calls.
+
+use std::time::Duration;
+
+use bowline_protocol::{CancelReason, Cause, ErrorKind, How, Status};
+use bowline_runtime::timeout;
+
+use crate::server::{Answer, READ, World, hedged, run, tied};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_call_brings_its_reply_and_what_it_took() {
+    run(async {
+        let world = World::new().await;
+        let reply = world.client.call(READ, b"block 9").deadline(DEADLINE).await.unwrap();
+        assert_eq!(&reply[..], b"block 9");
+        assert_eq!((reply.outcome().attempts, reply.outcome().winner.unwrap().n), (1, 0));
+        let (request, payload) = world.servers[0].requests.borrow()[0].clone();
+        assert_eq!((request.method, &payload[..]), (READ, &b"block 9"[..]));
+        assert!(request.remaining <= DEADLINE && request.remaining > DEADLINE / 2);
+        assert!(!request.idempotent);
+        assert!(world.client.counters().reconcile());
+    });
+}
+
+#[test]
+fn many_calls_at_once_each_get_their_own_reply() {
+    run(async {
+        let world = World::with(|config| config.core.pick = Default::default()).await;
+        let calls: Vec<_> = (0..500u64)
+            .map(|number| {
+                let call = world.client.call(READ, number.to_le_bytes()).deadline(DEADLINE);
+                bowline_runtime::spawn(call.into_future())
+            })
+            .collect();
+        for (number, call) in (0..500u64).zip(calls) {
+            assert_eq!(&call.await.unwrap().unwrap()[..], number.to_le_bytes());
+        }
+        assert!(world.servers.iter().all(|server| server.seen() > 50), "all have their share");
+        assert_eq!((world.client.counters().ok, world.client.counters().live), (500, 0));
+    });
+}
+
+#[test]
+fn a_slow_call_is_hedged_and_its_loser_cancelled_on_the_wire() {
+    run(async {
+        let world = World::new().await;
+        let policy = world.client.register(hedged()).unwrap();
+        let [slow, fast, _] = &world.servers;
+        slow.answer.set(Answer::Silence);
+        let call = world.client.call(READ, b"x").idempotent().policy(policy).deadline(DEADLINE);
+        let reply = call.await.unwrap();
+        assert_eq!(reply.outcome().winner.unwrap().cause, Cause::Hedge);
+        assert_eq!(fast.seen(), 1);
+        slow.until(|slow| !slow.cancels.borrow().is_empty()).await;
+        let cancel = slow.cancels.borrow()[0];
+        assert_eq!((cancel.attempt.n, cancel.reason), (0, CancelReason::CallerDone));
+        assert_eq!(world.client.counters().hedge_wins, 1);
+    });
+}
+
+#[test]
+fn tied_copies_name_each_other_and_a_start_is_relayed_to_the_twin() {
+    run(async {
+        let world = World::new().await;
+        let policy = world.client.register(tied()).unwrap();
+        let [one, two, _] = &world.servers;
+        one.answer.set(Answer::Start);
+        two.answer.set(Answer::Silence);
+        let call = world.client.call(READ, b"x").idempotent().policy(policy).deadline(DEADLINE);
+        let call = bowline_runtime::spawn(call.into_future());
+        two.until(|two| !two.cancels.borrow().is_empty()).await;
+        let cancel = two.cancels.borrow()[0];
+        let CancelReason::TwinStarted { by } = cancel.reason else { panic!("{cancel:?}") };
+        assert_eq!((by.n, by.station.replica.0), (0, 1));
+        let tie = |server: &crate::server::Server| server.requests.borrow()[0].0.tie.unwrap().twin;
+        assert_eq!((tie(one).station.replica.0, tie(two).station.replica.0), (2, 1));
+        call.abort();
+    });
+}
+
+#[test]
+fn a_failure_tells_what_happened_and_brings_the_services_payload() {
+    run(async {
+        let world = World::new().await;
+        world.servers.iter().for_each(|server| server.answer.set(Answer::Fail(Status::App(7))));
+        let failure = world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap_err();
+        assert_eq!(failure.error().kind, ErrorKind::App(7));
+        assert_eq!(failure.payload(), b"why");
+        assert_eq!(failure.outcome().unwrap().attempts, 1, "it ran, and is not idempotent");
+    });
+}
+
+#[test]
+fn a_refused_or_shed_copy_is_sent_again_elsewhere() {
+    run(async {
+        let world = World::new().await;
+        world.servers[0].answer.set(Answer::Refuse);
+        world.servers[1].answer.set(Answer::End(How::Shed));
+        let reply = world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap();
+        assert_eq!((reply.outcome().attempts, &reply[..]), (3, &b"x"[..]));
+    });
+}
+
+#[test]
+fn the_deadline_ends_a_call_that_nobody_answers() {
+    run(async {
+        let world = World::new().await;
+        world.servers[0].answer.set(Answer::Silence);
+        let call = world.client.call(READ, b"x").deadline(Duration::from_millis(2));
+        let failure = call.await.unwrap_err();
+        assert_eq!(failure.error().kind, ErrorKind::DeadlineExceeded);
+        world.servers[0].until(|server| server.cancels.borrow().len() == 1).await;
+    });
+}
+
+#[test]
+fn dropping_the_future_cancels_on_the_wire() {
+    run(async {
+        let world = World::new().await;
+        let server = &world.servers[0];
+        server.answer.set(Answer::Silence);
+        let call =
+            bowline_runtime::spawn(world.client.call(READ, b"x").deadline(DEADLINE).into_future());
+        server.until(|server| server.seen() == 1).await;
+        call.abort();
+        server.until(|server| server.cancels.borrow().len() == 1).await;
+        let counters = world.client.counters();
+        assert_eq!((counters.cancelled, counters.waiting), (1, 0));
+    });
+}
+
+#[test]
+fn a_call_that_is_never_awaited_is_never_made() {
+    run(async {
+        let world = World::new().await;
+        drop(world.client.call(READ, b"x"));
+        drop(world.client.call(READ, b"x").into_future());
+        assert_eq!(world.client.counters().calls, 0);
+    });
+}
+
+#[test]
+fn a_methods_settings_hold_for_its_calls() {
+    run(async {
+        let config = bowline_client::io::MethodConfig {
+            policy: tied(),
+            idempotent: true,
+            deadline: DEADLINE,
+        };
+        let world = World::with(|all| all.methods.push((READ, config))).await;
+        let reply = world.client.call(READ, b"x").await.unwrap();
+        assert!(reply.outcome().tied);
+        assert!(world.servers[0].requests.borrow()[0].0.idempotent);
+    });
+}
+
+#[test]
+fn a_payload_above_what_the_replicas_take_is_refused_here() {
+    run(async {
+        let world = World::with(|config| config.core.max_payload = 8 << 20).await;
+        let large = vec![0; (1 << 20) + 1];
+        let failure = world.client.call(READ, &large).await.unwrap_err();
+        assert_eq!(failure.error().kind, ErrorKind::PayloadTooLarge);
+        assert!(world.client.call(READ, &large[1..]).deadline(DEADLINE).await.is_ok());
+    });
+}
+
+#[test]
+fn a_call_can_outlive_its_clients_last_handle_and_still_be_answered() {
+    run(async {
+        let world = World::new().await;
+        let call = world.client.call(READ, b"x").deadline(DEADLINE).into_future();
+        drop(world.client);
+        assert!(call.await.is_ok());
+    });
+}
+
+#[test]
+fn a_future_that_outlives_the_runtime_is_dropped_in_peace() {
+    let mut kept = None;
+    run(async {
+        let world = World::new().await;
+        world.servers[0].answer.set(Answer::Silence);
+        let mut call = world.client.call(READ, b"x").deadline(DEADLINE).into_future();
+        let polled = timeout(Duration::from_millis(1), &mut call).await;
+        assert!(polled.is_err());
+        kept = Some((call, world));
+    });
+    drop(kept);
+}

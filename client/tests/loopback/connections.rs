@@ -1,0 +1,113 @@
+//! Connections that break, come back, or never were.
+
+use std::time::Duration;
+
+use bowline_client::{Client, Config, ConnectError, Replica};
+use bowline_protocol::ErrorKind;
+
+use crate::server::{Answer, READ, Server, World, config, run};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_replica_that_hangs_up_in_the_middle_loses_no_call() {
+    run(async {
+        let world = World::new().await;
+        world.servers[0].answer.set(Answer::Hangup);
+        let reply = world.client.call(READ, b"x").idempotent().deadline(DEADLINE).await.unwrap();
+        assert_eq!((reply.outcome().attempts, reply.outcome().winner.unwrap().n), (2, 1));
+        assert_eq!(world.client.counters().lost, 1);
+    });
+}
+
+#[test]
+fn a_call_that_must_not_run_twice_ends_with_the_connection() {
+    run(async {
+        let world = World::new().await;
+        world.servers[0].answer.set(Answer::Hangup);
+        let failure = world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap_err();
+        assert_eq!(failure.error().kind, ErrorKind::ConnectionLost);
+    });
+}
+
+#[test]
+fn a_broken_connection_is_dialled_again() {
+    run(async {
+        let world = World::new().await;
+        let server = &world.servers[0];
+        server.break_connections();
+        server.until(|server| server.accepted.get() == 2).await;
+        while world.client.connected() < 3 {
+            bowline_runtime::yield_now().await;
+        }
+        assert!(world.client.call(READ, b"x").deadline(DEADLINE).await.is_ok());
+        assert_eq!(server.seen(), 1);
+    });
+}
+
+#[test]
+fn one_replica_in_reach_is_enough_once_patience_is_over() {
+    run(async {
+        let servers = [Server::start(1), Server::start(2)];
+        servers[0].stop();
+        let mut config = config(&servers);
+        config.patience = Duration::from_millis(50);
+        let client = Client::connect(config).await.unwrap();
+        assert_eq!(client.connected(), 1);
+        assert!(client.call(READ, b"x").deadline(DEADLINE).await.is_ok());
+        let server = Server::start_at(1, servers[0].address);
+        while client.connected() < 2 {
+            bowline_runtime::yield_now().await;
+        }
+        assert_eq!(server.accepted.get(), 1);
+    });
+}
+
+#[test]
+fn without_any_replica_the_error_says_who_failed_and_why() {
+    run(async {
+        let server = Server::start(1);
+        server.stop();
+        let mut config = config(std::slice::from_ref(&server));
+        config.patience = Duration::from_millis(50);
+        let error = Client::connect(config).await.err().unwrap();
+        assert!(matches!(error, ConnectError::NoReplica { .. }));
+        let text = error.to_string();
+        assert!(text.contains("replica 1") && text.contains("refused"), "{text}");
+    });
+}
+
+#[test]
+fn a_stranger_at_a_replicas_address_is_not_taken_for_it() {
+    run(async {
+        let server = Server::start(9);
+        let mut config = Config::new([Replica::new(1, server.address)]);
+        config.patience = Duration::from_millis(50);
+        let error = Client::connect(config).await.err().unwrap();
+        assert!(error.to_string().contains("replica 1 was expected"), "{error}");
+    });
+}
+
+#[test]
+fn a_bad_setting_is_refused_before_anything_is_dialled() {
+    run(async {
+        let server = Server::start(1);
+        let mut config = config(std::slice::from_ref(&server));
+        config.core.max_methods = 0;
+        let error = Client::connect(config).await.err().unwrap();
+        assert_eq!(error.to_string(), "max_methods is 0, but must be 1 to 1024");
+        assert_eq!(server.accepted.get(), 0);
+    });
+}
+
+#[test]
+fn the_last_handle_closes_the_connections() {
+    run(async {
+        let world = World::new().await;
+        let server = &world.servers[0];
+        drop(world.client.clone());
+        assert!(world.client.call(READ, b"x").deadline(DEADLINE).await.is_ok());
+        drop(world.client);
+        server.until(|server| server.closed.get() == 1).await;
+    });
+}

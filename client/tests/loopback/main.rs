@@ -1,0 +1,5 @@
+//! The client over loopback, against small servers that do what a test tells them to.
+
+mod calls;
+mod connections;
+mod server;
