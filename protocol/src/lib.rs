@@ -9,7 +9,7 @@
 //! - [`codec`]: frames to bytes and back; the layout stands there and nowhere else.
 //! - [`hello`]: who speaks, what it can do and what it takes.
 //! - [`options`]: what a request or reply may say beside its header.
-//! - [`service`]: methods by name, and what may be done with each.
+//! - [`mod@service`]: typed services, their methods by name, and what may be done with each.
 //! - [`outbox`] and [`assembly`]: large payloads in segments, out and in.
 //! - [`credit`]: how much a client may have under way.
 //! - [`inbox`]: bytes in pieces of any size, frames out.

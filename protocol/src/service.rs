@@ -1,12 +1,71 @@
-//! Services as data: what a method is called, and what may be done with it.
+//! Typed services: declared once, for both sides, without a build script.
+//!
+//! [`crate::service!`] makes a module out of a declaration: a type for each method, the table of
+//! methods that a hello checks by name, a stub for clients and a trait for servers. How values
+//! become bytes is a [`Codec`]: [`Raw`] for bytes and text, `Postcard` (feature `serde`) for
+//! whatever serde knows, or one's own.
+//!
+//! Nothing here sends anything: a client's shell is a [`Caller`], and a server's shell hands what
+//! came to the module's `serve`.
+//!
+//! ```
+//! use bowline_protocol::service::{Raw, ServiceError};
+//! use core::time::Duration;
+//!
+//! bowline_protocol::service! {
+//!     /// Words, kept under other words.
+//!     pub mod words("words") with Raw {
+//!         /// The word that is kept under another.
+//!         1 => get(String) -> String {
+//!             idempotent, duplicable: 4096, least_useful: Duration::from_micros(20)
+//!         };
+//!         /// Forgets all.
+//!         2 => clear(()) -> ();
+//!     }
+//! }
+//!
+//! struct Fixed;
+//!
+//! // A context (what is left of the deadline, the cancel token) comes from the server's shell.
+//! impl<Cx> words::Server<Cx> for Fixed {
+//!     async fn get(&self, _: Cx, word: String) -> Result<String, ServiceError> {
+//!         (word == "knot").then(|| "bowline".into()).ok_or(ServiceError::new(44))
+//!     }
+//!     async fn clear(&self, _: Cx, (): ()) -> Result<(), ServiceError> {
+//!         Ok(())
+//!     }
+//! }
+//!
+//! async fn answer(payload: &[u8], out: &mut Vec<u8>) -> bowline_protocol::Status {
+//!     // What a server's shell does with a request:
+//!     words::serve(&Fixed, (), words::SERVICE.methods[0].number, payload, out).await
+//! }
+//! # fn main() {
+//! let get = words::SERVICE.methods[0];
+//! assert_eq!((get.name, get.idempotent, get.duplicable), ("get", true, Some(4096)));
+//! # }
+//! ```
 
+mod codec;
+mod declare;
 mod methods;
+mod typed;
 
-pub use methods::{Methods, Mismatch};
+#[cfg(feature = "serde")]
+pub use codec::Postcard;
+pub use codec::{Codec, CodecError, Raw};
+pub use methods::{Known, Methods, Mismatch};
+pub use typed::{Caller, ServiceError, TypedMethod, answer, call};
 
 use core::time::Duration;
 
 use crate::id::Method;
+
+/// What a declaration needs by a path that is good in every crate.
+#[doc(hidden)]
+pub mod declared {
+    pub use alloc::vec::Vec;
+}
 
 /// What a service says of one of its methods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +83,40 @@ pub struct MethodInfo {
     pub least_useful: Duration,
 }
 
+impl MethodInfo {
+    /// A method of which nothing is promised: it must not run twice.
+    pub const fn new(number: Method, name: &'static str) -> MethodInfo {
+        let least_useful = Duration::ZERO;
+        MethodInfo { number, name, idempotent: false, duplicable: None, least_useful }
+    }
+
+    /// Running it twice does no harm.
+    #[must_use]
+    pub const fn idempotent(self) -> MethodInfo {
+        MethodInfo { idempotent: true, ..self }
+    }
+
+    /// A second copy may be sent of a request with a payload of at most so many bytes.
+    #[must_use]
+    pub const fn duplicable(self, largest: u32) -> MethodInfo {
+        MethodInfo { duplicable: Some(largest), ..self }
+    }
+
+    /// With less time left than this it is not worth starting.
+    #[must_use]
+    pub const fn least_useful(self, time: Duration) -> MethodInfo {
+        MethodInfo { least_useful: time, ..self }
+    }
+
+    /// A second copy may be sent of a request with a payload of this length, in bytes.
+    pub const fn may_duplicate(&self, length: usize) -> bool {
+        match self.duplicable {
+            Some(largest) => self.idempotent && length <= largest as usize,
+            None => false,
+        }
+    }
+}
+
 /// What a service says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceInfo {
@@ -34,6 +127,23 @@ pub struct ServiceInfo {
 }
 
 impl ServiceInfo {
+    /// A service.
+    ///
+    /// # Panics
+    ///
+    /// If its methods are not in ascending order of their numbers; in a constant, when compiled.
+    pub const fn new(name: &'static str, methods: &'static [MethodInfo]) -> ServiceInfo {
+        let mut at = 1;
+        while at < methods.len() {
+            assert!(
+                methods[at - 1].number.0 < methods[at].number.0,
+                "the methods of a service stand in ascending order of their numbers"
+            );
+            at += 1;
+        }
+        ServiceInfo { name, methods }
+    }
+
     /// The method of this number.
     pub fn method(&self, number: Method) -> Option<&'static MethodInfo> {
         let at = self.methods.binary_search_by_key(&number, |info| info.number).ok()?;

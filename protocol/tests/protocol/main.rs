@@ -5,4 +5,5 @@ mod frames;
 mod links;
 mod made;
 mod payloads;
+mod services;
 mod vectors;

@@ -1,0 +1,109 @@
+use alloc::vec::Vec;
+
+use super::{Codec, CodecError, MethodInfo};
+use crate::frame::Status;
+
+/// A method as a type: what it takes, what it gives, and how both become bytes.
+pub trait TypedMethod {
+    /// What it takes.
+    type Request;
+    /// What it gives.
+    type Reply;
+    /// How both become bytes.
+    type Codec: Codec<Self::Request> + Codec<Self::Reply>;
+    /// What its service says of it.
+    const INFO: &'static MethodInfo;
+}
+
+/// The service's own error: a number, and bytes that only the service understands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServiceError {
+    /// Its number; the numbers are the service's.
+    pub number: u16,
+    /// More of it, if the service says more.
+    pub detail: Vec<u8>,
+}
+
+impl ServiceError {
+    /// An error that is a number and nothing more.
+    pub const fn new(number: u16) -> ServiceError {
+        ServiceError { number, detail: Vec::new() }
+    }
+}
+
+/// Whoever can send a request and wait for its reply: the shell of a client, with the deadline and
+/// whatever else it was given for this call.
+pub trait Caller {
+    /// The payload of a reply.
+    type Payload: AsRef<[u8]>;
+    /// Why a call failed.
+    type Error: From<CodecError>;
+
+    /// Calls `method`; `encode` writes the request's payload, behind whatever stands in the buffer.
+    fn call(
+        &self,
+        method: &'static MethodInfo,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError>,
+    ) -> impl Future<Output = Result<Self::Payload, Self::Error>>;
+}
+
+impl<C: Caller> Caller for &C {
+    type Payload = C::Payload;
+    type Error = C::Error;
+
+    fn call(
+        &self,
+        method: &'static MethodInfo,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError>,
+    ) -> impl Future<Output = Result<Self::Payload, Self::Error>> {
+        C::call(self, method, encode)
+    }
+}
+
+/// One call of a typed method: what the methods of a module's `Client` do.
+///
+/// # Errors
+///
+/// The caller's, or a [`CodecError`] in it if the reply is not what was expected.
+pub async fn call<M: TypedMethod, C: Caller>(
+    caller: &C,
+    request: &M::Request,
+) -> Result<M::Reply, C::Error> {
+    let encode = |out: &mut Vec<u8>| <M::Codec as Codec<M::Request>>::encode(request, out);
+    let payload = caller.call(M::INFO, encode).await?;
+    Ok(<M::Codec as Codec<M::Reply>>::decode(payload.as_ref())?)
+}
+
+/// One answer of a typed method: what a module's `serve` does. The reply's payload is appended to
+/// `out`. `NoSuchMethod` and `BadRequest` mean that `run` was not called.
+pub async fn answer<M, F>(
+    payload: &[u8],
+    out: &mut Vec<u8>,
+    run: impl FnOnce(M::Request) -> F,
+) -> Status
+where
+    M: TypedMethod,
+    F: Future<Output = Result<M::Reply, ServiceError>>,
+{
+    let request = match <M::Codec as Codec<M::Request>>::decode(payload) {
+        Ok(request) => request,
+        Err(CodecError(text)) => {
+            out.extend_from_slice(text.as_bytes());
+            return Status::BadRequest;
+        }
+    };
+    let start = out.len();
+    match run(request).await {
+        Ok(reply) => match <M::Codec as Codec<M::Reply>>::encode(&reply, out) {
+            Ok(()) => Status::Ok,
+            Err(_) => {
+                out.truncate(start);
+                Status::Failed
+            }
+        },
+        Err(error) => {
+            out.extend_from_slice(&error.detail);
+            Status::App(error.number)
+        }
+    }
+}
