@@ -6,10 +6,10 @@
 //! whatever serde knows, or one's own.
 //!
 //! Nothing here sends anything: a client's shell is a [`Caller`], and a server's shell hands what
-//! came to the module's `serve`.
+//! came to a [`Dispatch`].
 //!
 //! ```
-//! use bowline_protocol::service::{Raw, ServiceError};
+//! use bowline_protocol::service::{Dispatch, Raw, ServiceError};
 //! use core::time::Duration;
 //!
 //! bowline_protocol::service! {
@@ -36,9 +36,10 @@
 //!     }
 //! }
 //!
+//! /// What a server's shell does with a request.
 //! async fn answer(payload: &[u8], out: &mut Vec<u8>) -> bowline_protocol::Status {
-//!     // What a server's shell does with a request:
-//!     words::serve(&Fixed, (), words::SERVICE.methods[0].number, payload, out).await
+//!     let method = words::SERVICE.methods[0].number;
+//!     words::Serving(Fixed).dispatch((), method, payload, out).await
 //! }
 //! # fn main() {
 //! let get = words::SERVICE.methods[0];
@@ -55,7 +56,7 @@ mod typed;
 pub use codec::Postcard;
 pub use codec::{Codec, CodecError, Raw};
 pub use methods::{Known, Methods, Mismatch};
-pub use typed::{Caller, ServiceError, TypedMethod, answer, call};
+pub use typed::{Caller, Dispatch, ServiceError, TypedMethod, answer, call};
 
 use core::time::Duration;
 

@@ -23,8 +23,8 @@
 ///   each name.
 /// - `Server<Cx>`: a trait with an async method of each name, which takes a context of the server's
 ///   shell and the request.
-/// - `serve(server, context, method, payload, out)`: runs one request, appends the payload of its
-///   reply to `out`, and returns its [`Status`](crate::Status).
+/// - `Serving<S>`: a [`Dispatch`](crate::service::Dispatch) over any such server `S`, for the
+///   server's shell.
 #[macro_export]
 macro_rules! service {
     // What the module holds is as visible as the module itself, so that types of that visibility
@@ -107,22 +107,29 @@ macro_rules! service {
                 )*
             }
 
-            /// Runs one request, and appends the payload of its reply to `out`.
-            $inner async fn serve<S: Server<Cx>, Cx>(
-                server: &S,
-                context: Cx,
-                method: $crate::Method,
-                payload: &[u8],
-                out: &mut bowline::declared::Vec<u8>,
-            ) -> $crate::Status {
-                match method.0 {
-                    $(
-                        $number => {
-                            let run = |request| server.$method(context, request);
-                            bowline::answer::<$method, _>(payload, out, run).await
-                        }
-                    )*
-                    _ => $crate::Status::NoSuchMethod,
+            /// A server's service, out of whatever serves the methods.
+            #[derive(Clone, Copy, Debug)]
+            $inner struct Serving<S>($inner S);
+
+            impl<S: Server<Cx>, Cx> bowline::Dispatch<Cx> for Serving<S> {
+                const SERVICE: bowline::ServiceInfo = SERVICE;
+
+                async fn dispatch(
+                    &self,
+                    context: Cx,
+                    method: $crate::Method,
+                    payload: &[u8],
+                    out: &mut bowline::declared::Vec<u8>,
+                ) -> $crate::Status {
+                    match method.0 {
+                        $(
+                            $number => {
+                                let run = |request| self.0.$method(context, request);
+                                bowline::answer::<$method, _>(payload, out, run).await
+                            }
+                        )*
+                        _ => $crate::Status::NoSuchMethod,
+                    }
                 }
             }
         }

@@ -1,7 +1,8 @@
 use alloc::vec::Vec;
 
-use super::{Codec, CodecError, MethodInfo};
+use super::{Codec, CodecError, MethodInfo, ServiceInfo};
 use crate::frame::Status;
+use crate::id::Method;
 
 /// A method as a type: what it takes, what it gives, and how both become bytes.
 pub trait TypedMethod {
@@ -60,6 +61,23 @@ impl<C: Caller> Caller for &C {
     }
 }
 
+/// Whatever answers requests by their numbers: a module's `Serving`, for the shell of a server. The
+/// context is the shell's: the time that is left, the cancel token.
+pub trait Dispatch<Cx> {
+    /// The methods that it answers.
+    const SERVICE: ServiceInfo;
+
+    /// Runs one request, and appends the payload of its reply to `out`. `NoSuchMethod` and
+    /// `BadRequest` mean that nothing ran.
+    fn dispatch(
+        &self,
+        context: Cx,
+        method: Method,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> impl Future<Output = Status>;
+}
+
 /// One call of a typed method: what the methods of a module's `Client` do.
 ///
 /// # Errors
@@ -74,7 +92,7 @@ pub async fn call<M: TypedMethod, C: Caller>(
     Ok(<M::Codec as Codec<M::Reply>>::decode(payload.as_ref())?)
 }
 
-/// One answer of a typed method: what a module's `serve` does. The reply's payload is appended to
+/// One answer of a typed method: what a module's `Serving` does. The reply's payload is appended to
 /// `out`. `NoSuchMethod` and `BadRequest` mean that `run` was not called.
 pub async fn answer<M, F>(
     payload: &[u8],

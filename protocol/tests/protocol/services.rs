@@ -4,7 +4,9 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
-use bowline_protocol::service::{Caller, CodecError, Mismatch, Raw, ServiceError, TypedMethod};
+use bowline_protocol::service::{
+    Caller, CodecError, Dispatch, Mismatch, Raw, ServiceError, TypedMethod,
+};
 use bowline_protocol::{
     Attempt, Cause, ClientId, Frame, Inbox, Load, Method, MethodInfo, Reply, Request, Seq,
     ServiceInfo, Status, codec,
@@ -93,8 +95,9 @@ async fn answer(wire: &[u8], wire_back: &mut Vec<u8>) {
     let mut frames = inbox.feed(wire);
     let Ok(Some(Frame::Request(request, payload))) = frames.next() else { panic!("a request") };
     let mut reply = Vec::new();
-    let status =
-        words::serve(&OneWord, request.remaining, request.method, payload, &mut reply).await;
+    let status = words::Serving(OneWord)
+        .dispatch(request.remaining, request.method, payload, &mut reply)
+        .await;
     let executed = !matches!(status, Status::NoSuchMethod | Status::BadRequest);
     let head = Reply { attempt: request.attempt, status, executed, load: Load::default() };
     codec::encode(&Frame::Reply(head, &reply), wire_back);
@@ -128,7 +131,8 @@ fn a_request_that_is_no_value_and_a_method_that_is_not_there_do_not_run() {
     let serve = |method, payload: &[u8]| {
         let mut out = b"before ".to_vec();
         let context = Duration::from_millis(5);
-        let status = now(words::serve(&OneWord, context, Method(method), payload, &mut out));
+        let status =
+            now(words::Serving(OneWord).dispatch(context, Method(method), payload, &mut out));
         (status, String::from_utf8(out).unwrap())
     };
     assert_eq!(serve(1, &[0xff]), (Status::BadRequest, "before it is not UTF-8".into()));
@@ -189,7 +193,7 @@ fn services_that_grew_apart_are_told_by_name_and_one_that_only_grew_is_not() {
 
 #[cfg(feature = "serde")]
 mod with_serde {
-    use bowline_protocol::service::{Codec, CodecError, Postcard};
+    use bowline_protocol::service::{Codec, CodecError, Dispatch, Postcard};
 
     #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
     pub(crate) struct Read {
@@ -232,7 +236,7 @@ mod with_serde {
         Postcard::encode(&Read { block: 1, parts: vec![] }, &mut request).unwrap();
         let mut out = Vec::new();
         let method = blocks::SERVICE.methods[0].number;
-        let status = super::now(blocks::serve(&Empty, (), method, &request, &mut out));
+        let status = super::now(blocks::Serving(Empty).dispatch((), method, &request, &mut out));
         assert_eq!(status, super::Status::Ok);
         assert_eq!(Postcard::decode(&out), Ok(Some(vec![7_u8])));
     }
