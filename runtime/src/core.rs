@@ -240,6 +240,8 @@ impl Core {
         let listeners: Vec<_> =
             self.listeners.borrow().iter().map(|(_, listener)| listener.clone()).collect();
         listeners.iter().for_each(|listener| listener.close());
+        // They hold the core, which holds them.
+        drop((self.dirty.take(), self.parked.take(), connections, listeners));
         let deadline = self.clock.now() + patience;
         let mut completions = Vec::new();
         loop {

@@ -242,16 +242,22 @@ fn readers_that_lag_starve_nobody() {
     let runtime = Runtime::builder().buffers(16, 1024).build().unwrap();
     run_on(&runtime, async {
         let (listener, address) = listen();
-        let (flooder, lagging) = accept_one(&listener, address).await;
-        // Once, so that a receive is armed; then never again for a while.
-        flooder.send(&[0; 10]);
-        receive_exactly(&lagging, 10).await;
-        flooder.send(&vec![9; 1 << 20]);
+        let mut laggards = Vec::new();
+        for _ in 0..8 {
+            let (flooder, lagging) = accept_one(&listener, address).await;
+            // Once, so that a receive is armed; then never again for a while.
+            flooder.send(&[0; 10]);
+            receive_exactly(&lagging, 10).await;
+            flooder.send(&vec![9; 1 << 20]);
+            laggards.push((flooder, lagging));
+        }
         let (listener, address) = listen();
         serve_echo(listener);
         ping(address, 200, 100).await;
         assert!(metrics().pauses > 0);
-        assert!(receive_exactly(&lagging, 1 << 20).await.iter().all(|&byte| byte == 9));
+        for (_, lagging) in &laggards {
+            assert!(receive_exactly(lagging, 1 << 20).await.iter().all(|&byte| byte == 9));
+        }
     });
 }
 
@@ -304,6 +310,32 @@ fn queues_of_two_lose_no_request() {
         }
         assert!(metrics().overflows > 0, "the completion queue never overflowed");
     });
+}
+
+#[test]
+fn a_runtime_that_ends_closes_its_connections() {
+    use std::io::Read;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let runtime = Runtime::builder().build().unwrap();
+    run_on(&runtime, async {
+        let stream = connect(address).await;
+        // One is parked in a task, one is dropped with bytes that no turn will flush.
+        let other = connect(address).await;
+        drop(spawn(async move { stream.receive().await.map(drop) }));
+        yield_now().await;
+        other.send(b"never flushed");
+    });
+    drop(runtime);
+    for _ in 0..2 {
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.set_read_timeout(Some(LONG)).unwrap();
+        let mut bytes = Vec::new();
+        // An end or a reset, but it comes.
+        if let Err(error) = peer.read_to_end(&mut bytes) {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+    }
 }
 
 #[test]

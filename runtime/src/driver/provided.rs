@@ -64,7 +64,7 @@ impl ProvidedBuffers {
         // dropped; its owner does that only after the io_uring is closed with nothing in flight,
         // which unregisters it, or never.
         unsafe {
-            ring.uring().submitter().register_buf_ring_with_flags(
+            ring.submitter().register_buf_ring_with_flags(
                 buffers.ring.as_ptr() as u64,
                 count,
                 GROUP,

@@ -9,16 +9,18 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 
 use bowline_time::Instant;
-use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
+use io_uring::{EnterFlags, IoUring, Submitter, cqueue, opcode, squeue, types};
 
 use super::{Completion, Request, Token};
 use crate::error::Error;
 use crate::metrics::Counters;
 
 /// What the ring got of what newer kernels have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Features {
     /// Submission queue without an array of indices (6.6).
     pub(crate) no_array: bool,
@@ -31,7 +33,10 @@ pub(crate) struct Features {
 }
 
 pub(crate) struct Ring {
-    uring: IoUring,
+    /// On the heap, owned; the submitter refers to it. Only shared references to it are made.
+    uring: NonNull<IoUring>,
+    /// Knows under which number the ring's descriptor is registered.
+    submitter: ManuallyDrop<Submitter<'static>>,
     features: Features,
     /// What the submission queue had no room for, in order.
     backlog: VecDeque<squeue::Entry>,
@@ -43,7 +48,7 @@ impl Ring {
     /// A ring with so many places for requests, and four times as many for completions, as one
     /// request may complete many times.
     pub(crate) fn new(entries: u32, completions: u32) -> Result<Ring, Error> {
-        let (mut uring, no_array) = match set_up(entries, completions, true) {
+        let (uring, no_array) = match set_up(entries, completions, true) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 (set_up(entries, completions, false), false)
             }
@@ -54,31 +59,52 @@ impl Ring {
         {
             return Err(Error::too_old("DEFER_TASKRUN"));
         }
-        let registered = match &mut uring {
-            Ok(uring) => uring.submitter().register_ring_fd().is_ok(),
-            Err(_) => false,
-        };
         let uring = uring.map_err(Error::of_setup)?;
-        let parameters = uring.params();
-        if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
-            return Err(Error::too_old("EXT_ARG or NODROP"));
-        }
-        let features = Features {
+        // SAFETY: the pointer is from a box, and so valid until `drop` makes it a box again.
+        let (uring, shared) = unsafe {
+            let uring = NonNull::from(Box::leak(Box::new(uring)));
+            (uring, uring.as_ref())
+        };
+        let mut submitter = ManuallyDrop::new(shared.submitter());
+        let registered = submitter.register_ring_fd().is_ok();
+        let mut ring = Ring {
+            uring,
+            submitter,
+            features: Features::default(),
+            backlog: VecDeque::with_capacity(64),
+            in_flight: 0,
+        };
+        let parameters = shared.params();
+        ring.features = Features {
             no_array,
             registered,
             // The flag has no feature bit; it came with the same release as this one.
             absolute_wait: parameters.is_feature_min_timeout(),
             no_iowait: parameters.is_feature_no_iowait(),
         };
-        Ok(Ring { uring, features, backlog: VecDeque::with_capacity(64), in_flight: 0 })
+        if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
+            return Err(Error::too_old("EXT_ARG or NODROP"));
+        }
+        Ok(ring)
     }
 
     pub(crate) fn features(&self) -> Features {
         self.features
     }
 
-    pub(crate) fn uring(&self) -> &IoUring {
-        &self.uring
+    pub(crate) fn submitter(&self) -> &Submitter<'static> {
+        &self.submitter
+    }
+
+    fn submission(&mut self) -> squeue::SubmissionQueue<'_> {
+        // SAFETY: the ring lives as long as `self`. That `self` is borrowed mutably makes sure that
+        // there is one queue object at a time.
+        unsafe { self.uring.as_ref().submission_shared() }
+    }
+
+    fn completion(&mut self) -> cqueue::CompletionQueue<'_> {
+        // SAFETY: as in `submission`.
+        unsafe { self.uring.as_ref().completion_shared() }
     }
 
     /// Queues a request.
@@ -96,7 +122,7 @@ impl Ring {
             return;
         }
         // SAFETY: the entry is valid, and what it points to is by the caller's promise.
-        if unsafe { self.uring.submission().push(&entry) }.is_err() {
+        if unsafe { self.submission().push(&entry) }.is_err() {
             self.backlog.push_back(entry);
         }
     }
@@ -108,17 +134,17 @@ impl Ring {
 
     /// Whether requests wait to be handed to the kernel.
     pub(crate) fn is_unsubmitted(&mut self) -> bool {
-        !self.backlog.is_empty() || !self.uring.submission().is_empty()
+        !self.backlog.is_empty() || !self.submission().is_empty()
     }
 
     /// Whether the kernel has something that [`Ring::completions`] would bring.
     pub(crate) fn has_completions(&mut self) -> bool {
-        !self.uring.completion().is_empty() || self.has_deferred()
+        !self.completion().is_empty() || self.has_deferred()
     }
 
     /// Whether an enter with GETEVENTS would bring completions.
     fn has_deferred(&mut self) -> bool {
-        let queue = self.uring.submission();
+        let queue = self.submission();
         queue.taskrun() || queue.cq_overflow()
     }
 
@@ -153,15 +179,16 @@ impl Ring {
     /// Moves all completions that there are to `into`; first has the kernel make those it put off.
     pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
         if self.has_deferred() {
-            if self.uring.submission().cq_overflow() {
+            if self.submission().cq_overflow() {
                 counters.overflows.add(1);
             }
             self.enter(counters, 0, None);
         }
-        for entry in self.uring.completion() {
+        let mut finished = 0;
+        for entry in self.completion() {
             let flags = entry.flags();
             let more = cqueue::more(flags);
-            self.in_flight -= usize::from(!more);
+            finished += usize::from(!more);
             into.push(Completion {
                 token: Token::from_user_data(entry.user_data()),
                 result: entry.result(),
@@ -169,6 +196,7 @@ impl Ring {
                 more,
             });
         }
+        self.in_flight -= finished;
     }
 
     /// Moves what fits from the backlog to the submission queue.
@@ -176,7 +204,8 @@ impl Ring {
         if self.backlog.is_empty() {
             return;
         }
-        let mut queue = self.uring.submission();
+        // SAFETY: as in `submission`; the backlog is another field.
+        let mut queue = unsafe { self.uring.as_ref().submission_shared() };
         while let Some(entry) = self.backlog.front() {
             // SAFETY: as in `push`; the promise made there holds until the request completes.
             if unsafe { queue.push(entry) }.is_err() {
@@ -199,8 +228,8 @@ impl Ring {
         flags.set(EnterFlags::NO_IOWAIT, want > 0 && self.features.no_iowait);
         // `submit_with_args_and_flags` adds GETEVENTS where task work or overflown completions wait.
         let result = match want {
-            0 => self.uring.submitter().submit(),
-            _ => self.uring.submitter().submit_with_args_and_flags(want, &args, flags),
+            0 => self.submitter.submit(),
+            _ => self.submitter.submit_with_args_and_flags(want, &args, flags),
         };
         match result {
             Ok(_) => true,
@@ -235,6 +264,18 @@ impl Ring {
             }
             self.wait(counters, now, Some(deadline));
         }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The registration, which is the thread's, would keep the ring open.
+        if self.features.registered {
+            let _ = self.submitter.unregister_ring_fd();
+        }
+        // SAFETY: the pointer is from a box. Nothing refers to the ring any more but the
+        // submitter, which is not used again.
+        drop(unsafe { Box::from_raw(self.uring.as_ptr()) });
     }
 }
 

@@ -1,0 +1,306 @@
+//! Echo of 64-byte frames over loopback: the runtime beside a hand-written io_uring loop, in turns.
+//!
+//! `cargo bench -p bowline-runtime --bench echo [-- seconds-per-cell rounds]`
+//!
+//! Both sides of a connection run on threads of their own. So many frames are in flight at once as
+//! the depth says. The raw loop does what can't be left out: one multishot receive, one send a
+//! turn, no tasks, no timers. Medians of interleaved rounds are printed, and the ratio of the two.
+
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
+use bowline_runtime::{Metrics, Runtime, Stage, metrics, spawn_at};
+
+const FRAME: usize = 64;
+
+/// What is measured: how many connections, how many frames in flight on each, and whether to spin.
+#[derive(Clone, Copy)]
+struct Cell {
+    connections: usize,
+    depth: usize,
+    spin: Duration,
+}
+
+/// Frames a second there and back, and calls of io_uring_enter a frame on the client's side.
+#[derive(Clone, Copy)]
+struct Outcome {
+    rate: f64,
+    enters: f64,
+}
+
+fn main() {
+    let numbers: Vec<f64> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    let time = Duration::from_secs_f64(numbers.first().copied().unwrap_or(0.5));
+    let rounds = numbers.get(1).copied().unwrap_or(5.0) as usize;
+    let spins = [Duration::ZERO, Duration::from_micros(50)];
+    println!(
+        "connections depth  spin   raw/s     runtime/s   ratio  enters a frame (raw, runtime)"
+    );
+    for spin in spins {
+        for (connections, depth) in [(1, 1), (1, 32), (1, 128), (64, 1)] {
+            let cell = Cell { connections, depth, spin };
+            let mut outcomes = [Vec::new(), Vec::new()];
+            for _ in 0..rounds {
+                outcomes[0].push(raw(cell, time));
+                outcomes[1].push(runtime(cell, time));
+            }
+            let [raw, runtime] = outcomes.map(median);
+            println!(
+                "{connections:>11} {depth:>5} {:>4}us {:>10.0} {:>10.0} {:>7.3}  {:.3} {:.3}",
+                spin.as_micros(),
+                raw.rate,
+                runtime.rate,
+                runtime.rate / raw.rate,
+                raw.enters,
+                runtime.enters,
+            );
+        }
+    }
+}
+
+fn median(mut outcomes: Vec<Outcome>) -> Outcome {
+    outcomes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    outcomes[outcomes.len() / 2]
+}
+
+// The runtime.
+
+fn runtime(cell: Cell, time: Duration) -> Outcome {
+    let (send, receive) = mpsc::channel();
+    let server = std::thread::spawn(move || {
+        let runtime = Runtime::builder().pin(Some(0)).spin(cell.spin).build().unwrap();
+        runtime.block_on(async {
+            let any = "127.0.0.1:0".parse().unwrap();
+            let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
+            send.send(listener.local_addr().unwrap()).unwrap();
+            let mut tasks = Vec::new();
+            for _ in 0..cell.connections {
+                let stream = listener.accept().await.unwrap();
+                tasks.push(spawn_at(Stage::Input, async move {
+                    while let Ok(Some(lease)) = stream.receive().await {
+                        stream.send(&lease);
+                    }
+                }));
+            }
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+    });
+    let address = receive.recv().unwrap();
+    let client = Runtime::builder().pin(Some(1)).spin(cell.spin).build().unwrap();
+    let outcome = client.block_on(async {
+        let mut tasks = Vec::new();
+        for _ in 0..cell.connections {
+            tasks.push(spawn_at(Stage::Input, drive(address, cell.depth, time)));
+        }
+        let mut rate = 0.0;
+        for task in tasks {
+            rate += task.await.unwrap();
+        }
+        let Metrics { enters, bytes_received, .. } = metrics();
+        Outcome { rate, enters: enters as f64 / (bytes_received as f64 / FRAME as f64) }
+    });
+    drop(client);
+    server.join().unwrap();
+    outcome
+}
+
+async fn drive(address: SocketAddr, depth: usize, time: Duration) -> f64 {
+    let stream = TcpStream::connect(address, Duration::from_secs(5)).await.unwrap();
+    let start = Instant::now();
+    stream.send(&vec![7; FRAME * depth]);
+    let mut bytes = 0;
+    while start.elapsed() < time {
+        let lease = stream.receive().await.unwrap().unwrap();
+        bytes += lease.len();
+        stream.send(&lease);
+    }
+    (bytes / FRAME) as f64 / start.elapsed().as_secs_f64()
+}
+
+// The raw loop.
+
+fn raw(cell: Cell, time: Duration) -> Outcome {
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        core_affinity::set_for_current(core_affinity::CoreId { id: 0 });
+        let streams = (0..cell.connections).map(|_| listener.accept().unwrap().0).collect();
+        raw::Loop::new(streams, cell.spin).run(None)
+    });
+    core_affinity::set_for_current(core_affinity::CoreId { id: 1 });
+    let streams = (0..cell.connections).map(|_| StdStream::connect(address).unwrap()).collect();
+    let mut client = raw::Loop::new(streams, cell.spin);
+    client.start(FRAME * cell.depth);
+    let start = Instant::now();
+    let (bytes, enters) = client.run(Some(start + time));
+    let rate = (bytes / FRAME) as f64 / start.elapsed().as_secs_f64();
+    drop(client);
+    server.join().unwrap();
+    Outcome { rate, enters: enters as f64 / (bytes as f64 / FRAME as f64) }
+}
+
+mod raw {
+    use super::*;
+    use io_uring::{IoUring, cqueue, opcode, types};
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    const BUFFERS: u16 = 256;
+    const SIZE: usize = 16 << 10;
+    const STRIDE: usize = SIZE + 64;
+    const SEND: u64 = 1 << 32;
+
+    #[repr(C, align(4096))]
+    struct Ring([types::BufRingEntry; BUFFERS as usize]);
+
+    /// What is sent, double: one half may be in flight.
+    #[derive(Default)]
+    struct Out {
+        filling: Vec<u8>,
+        sending: Vec<u8>,
+        in_flight: bool,
+    }
+
+    pub(super) struct Loop {
+        ring: IoUring,
+        streams: Vec<StdStream>,
+        outs: Vec<Out>,
+        buffers: Box<Ring>,
+        memory: Vec<u8>,
+        tail: u16,
+        spin: Duration,
+    }
+
+    impl Loop {
+        pub(super) fn new(streams: Vec<StdStream>, spin: Duration) -> Loop {
+            let ring: IoUring = IoUring::builder()
+                .setup_cqsize(4096)
+                .setup_submit_all()
+                .setup_single_issuer()
+                .setup_defer_taskrun()
+                .setup_taskrun_flag()
+                .build(1024)
+                .unwrap();
+            // SAFETY: entries are numbers, for which zero is valid.
+            let buffers: Box<Ring> = Box::new(unsafe { std::mem::zeroed() });
+            // SAFETY: the ring of buffers is aligned, and lives as long as the io_uring does.
+            unsafe {
+                ring.submitter().register_buf_ring_with_flags(
+                    std::ptr::from_ref(&*buffers) as u64,
+                    BUFFERS,
+                    0,
+                    0,
+                )
+            }
+            .unwrap();
+            let outs = streams.iter().map(|_| Out::default()).collect();
+            let memory = vec![0; STRIDE * BUFFERS as usize];
+            let mut this = Loop { ring, streams, outs, buffers, memory, tail: 0, spin };
+            (0..BUFFERS).for_each(|id| this.give(id));
+            for index in 0..this.streams.len() {
+                this.streams[index].set_nodelay(true).unwrap();
+                this.receive(index);
+            }
+            this
+        }
+
+        pub(super) fn start(&mut self, length: usize) {
+            for out in &mut self.outs {
+                out.filling.resize(length, 7);
+            }
+            self.flush();
+        }
+
+        fn give(&mut self, id: u16) {
+            let entry = &mut self.buffers.0[usize::from(self.tail % BUFFERS)];
+            entry.set_addr(self.memory.as_ptr() as u64 + (usize::from(id) * STRIDE) as u64);
+            entry.set_len(SIZE as u32);
+            entry.set_bid(id);
+            self.tail = self.tail.wrapping_add(1);
+            let first = self.buffers.0.as_ptr();
+            // SAFETY: the pointer is to the first entry, and the field is two bytes, aligned.
+            unsafe {
+                AtomicU16::from_ptr(types::BufRingEntry::tail(first).cast_mut())
+                    .store(self.tail, Ordering::Release);
+            }
+        }
+
+        fn receive(&mut self, index: usize) {
+            let fd = types::Fd(self.streams[index].as_raw_fd());
+            let entry = opcode::RecvMulti::new(fd, 0).build().user_data(index as u64);
+            // SAFETY: the buffers live as long as the ring.
+            unsafe { self.ring.submission().push(&entry).unwrap() };
+        }
+
+        fn flush(&mut self) {
+            for (index, out) in self.outs.iter_mut().enumerate() {
+                if out.in_flight || out.filling.is_empty() {
+                    continue;
+                }
+                out.sending.clear();
+                std::mem::swap(&mut out.sending, &mut out.filling);
+                out.in_flight = true;
+                let fd = types::Fd(self.streams[index].as_raw_fd());
+                let entry = opcode::Send::new(fd, out.sending.as_ptr(), out.sending.len() as u32)
+                    .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                    .build()
+                    .user_data(SEND | index as u64);
+                // SAFETY: the bytes are left alone until the completion.
+                unsafe { self.ring.submission().push(&entry).unwrap() };
+            }
+        }
+
+        /// Sends back what comes, until the time or the peer's end. Bytes and enters.
+        pub(super) fn run(&mut self, until: Option<Instant>) -> (usize, usize) {
+            let (mut bytes, mut enters, mut open) = (0, 0, self.streams.len());
+            let mut entries = Vec::new();
+            while open > 0 && until.is_none_or(|until| Instant::now() < until) {
+                enters += self.wait();
+                entries.extend(self.ring.completion());
+                for entry in entries.drain(..) {
+                    let index = entry.user_data() as u32 as usize;
+                    if entry.user_data() & SEND != 0 {
+                        self.outs[index].in_flight = false;
+                        continue;
+                    }
+                    if let Some(id) = cqueue::buffer_select(entry.flags()) {
+                        let start = usize::from(id) * STRIDE;
+                        let received = &self.memory[start..start + entry.result() as usize];
+                        self.outs[index].filling.extend_from_slice(received);
+                        bytes += received.len();
+                        self.give(id);
+                    } else {
+                        open -= 1;
+                    }
+                }
+                self.flush();
+            }
+            (bytes, enters)
+        }
+
+        fn wait(&mut self) -> usize {
+            if self.spin.is_zero() {
+                self.ring.submit_and_wait(1).unwrap();
+                return 1;
+            }
+            self.ring.submit().unwrap();
+            let end = Instant::now() + self.spin;
+            while self.ring.completion().is_empty() && !self.ring.submission().taskrun() {
+                if Instant::now() >= end {
+                    self.ring.submit_and_wait(1).unwrap();
+                    return 2;
+                }
+                std::hint::spin_loop();
+            }
+            if self.ring.submission().taskrun() {
+                self.ring.submit().unwrap();
+                return 2;
+            }
+            1
+        }
+    }
+}
