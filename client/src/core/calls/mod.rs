@@ -311,10 +311,14 @@ impl<P> Calls<P> {
     }
 }
 
-/// What the request of copy `n` says of its twin.
+/// What the request of copy `n` says of its twin. One that ended before this copy went out (its
+/// connection closed in the same turn) is not worth naming: the tie is void.
 fn tie_of<P>(call: &Call<P>, n: u8) -> Option<Tie> {
     let pair = call.pair.filter(|_| call.copies[usize::from(n)].tied)?;
     let other = Call::<P>::twin_of(n);
+    if matches!(call.copies[usize::from(other)].state, State::Ended(_)) {
+        return None;
+    }
     let twin = Twin { station: pair.stations[usize::from(other)], n: u16::from(other) };
     Some(Tie { twin, ..pair.tie })
 }
