@@ -108,10 +108,10 @@ fn sized(rng: &mut Rng, seed: u64) -> Scenario {
         pick: rng.pick(&[PickRule::PowerOfTwo, PickRule::PowerOfTwo, PickRule::RoundRobin]),
         link: LinkConfig {
             hello_timeout: Duration::from_millis(40),
-            ping_after: Duration::from_millis(10),
+            ping_after: Duration::from_millis(15),
             dead_after: Duration::from_millis(30),
         },
-        settle: 250 * MS,
+        settle: 120 * MS,
         ..Scenario::calm(seed)
     }
 }
@@ -209,5 +209,6 @@ fn fault(rng: &mut Rng, scenario: &Scenario, span: Nanos) -> Fault {
         },
     };
     let lasts = rng.pick(&[100 * US, MS, 10 * MS, 50 * MS]);
-    Fault { at: rng.below(span), lasts: 1 + rng.below(lasts), what }
+    let early = if matches!(what, What::Burst(..)) { scenario.warm_up } else { 0 };
+    Fault { at: early + rng.below(span), lasts: 1 + rng.below(lasts), what }
 }

@@ -61,7 +61,7 @@ impl Client {
         let id = ClientId(seed);
         let config = Config {
             max_calls: 1 << 12,
-            watch: Duration::from_millis(100),
+            watch: Duration::from_millis(60),
             pick: scenario.pick,
             load_lifetime: Duration::from_millis(20),
             latency_window: Duration::from_millis(500),

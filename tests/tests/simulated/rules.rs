@@ -197,3 +197,21 @@ fn a_call_whose_server_stands_still_goes_elsewhere() {
         assert_eq!(report.succeeded, 10 + probes(&report), "{policy:?}");
     }
 }
+
+#[test]
+fn a_second_copy_whose_twin_never_went_out_is_not_tied() {
+    // A client wakes to a call of its user and to the end of a connection, in this order: copy #0
+    // was meant for that connection, and copy #1 is next in line.
+    let mut scenario = pair(12, 0);
+    scenario.calls = 0;
+    let fault = |at, lasts, what| Fault { at, lasts, what };
+    scenario.faults = vec![
+        fault(3 * MS, 2 * MS, What::Freeze(2)),
+        fault(3 * MS + 100 * US, 1, What::Burst(2, 1)),
+        fault(4 * MS, 20 * MS, What::Kill(0)),
+    ];
+    let report = hold(&scenario);
+    assert_eq!(report.succeeded, 1 + probes(&report));
+    let alone = report.servers[1].rejected() + report.servers[1].cancels_sent;
+    assert_eq!(alone, 0, "it is served, and no twin is told");
+}
