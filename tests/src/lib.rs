@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod exhaust;
 pub mod judge;
 pub mod kernel;
 pub mod swarm;

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::kernel::rng::Rng;
+use crate::kernel::rng::{Rng, mix};
 use crate::kernel::span::{Nanos, Span};
+use crate::kernel::timeline::digest;
 
 /// A machine's core with a network address: an index that the world gives out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,6 +57,18 @@ pub enum Parcel {
     Bytes(Vec<u8>),
     /// The other end is closed (or was never opened): nothing more will come.
     Closed,
+}
+
+impl Parcel {
+    /// A number that stands for it.
+    pub fn digest(&self) -> u64 {
+        match self {
+            Parcel::Knock => 1,
+            Parcel::Connected => 2,
+            Parcel::Closed => 3,
+            Parcel::Bytes(bytes) => digest(bytes),
+        }
+    }
 }
 
 /// What to schedule: an arrival, and when.
@@ -255,6 +268,21 @@ impl Net {
     pub fn wires_between(&self, a: Host, b: Host) -> Vec<Wire> {
         let between = |line: &Line| line.ends == [a, b] || line.ends == [b, a];
         self.lines.iter().filter(|(_, line)| between(line)).map(|(&wire, _)| wire).collect()
+    }
+
+    /// A number that stands for all that is under way.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = 0;
+        for (wire, line) in &self.lines {
+            for (end, lane) in line.lanes.iter().enumerate() {
+                let flags = u64::from(lane.shut) << 1 | u64::from(lane.deaf) << 2 | end as u64;
+                hash = mix(hash ^ wire.0 << 8 ^ flags);
+                for parcel in &lane.parcels {
+                    hash = mix(hash ^ parcel.digest());
+                }
+            }
+        }
+        hash
     }
 
     /// Parcels under way on all wires.

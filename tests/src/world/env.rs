@@ -5,8 +5,9 @@ use bowline_protocol::{Frame, Station};
 use crate::check::Book;
 use crate::kernel::events::Events;
 use crate::kernel::net::{Arrival, Due, End, Host, Net, Wire};
+use crate::kernel::rng::mix;
 use crate::kernel::span::Nanos;
-use crate::kernel::timeline::{Timeline, Topic};
+use crate::kernel::timeline::{Timeline, Topic, digest};
 use crate::world::scenario::Scenario;
 use bowline_server::core::CopyKey;
 
@@ -25,6 +26,8 @@ pub(crate) enum Event {
     Call(Host, u32),
     /// A client's user does not want the result of this call any more.
     GiveUp(Host, u32, u64),
+    /// Nothing: the run looks whether it is over.
+    Tick,
     /// A fault begins.
     Fault(usize),
     /// A fault ends.
@@ -51,6 +54,22 @@ pub(crate) enum Input {
         /// Made after all faults: it has to succeed.
         probe: bool,
     },
+}
+
+impl Input {
+    /// Adds this input to a number that stands for all before it.
+    pub(crate) fn mix_into(hash: u64, input: &Input) -> u64 {
+        let parts = match input {
+            Input::Knock(wire) => [1, wire.0],
+            Input::Connected(wire) => [2, wire.0],
+            Input::Bytes(wire, bytes) => [digest(bytes), wire.0],
+            Input::Closed(wire) => [3, wire.0],
+            Input::Handler(key) => [4, key.index() as u64],
+            Input::GiveUp(call) => [5, *call],
+            Input::Call { probe } => [6, u64::from(*probe)],
+        };
+        parts.into_iter().fold(hash, |hash, part| mix(hash ^ part))
+    }
 }
 
 /// What all machines share.

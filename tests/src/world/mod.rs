@@ -1,6 +1,7 @@
 //! The simulated world: the real machines of clients and servers, on wires and clocks that a seed
 //! made.
 
+mod choose;
 mod client;
 mod env;
 mod fault;
@@ -11,6 +12,7 @@ mod scenario;
 mod server;
 mod strike;
 
+pub use choose::Choice;
 pub use fault::{Fault, What};
 pub use report::Report;
 pub use run::{World, replay};

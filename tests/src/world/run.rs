@@ -4,9 +4,9 @@ use crate::check::{Book, Rule};
 use crate::kernel::clock::Clock;
 use crate::kernel::events::Events;
 use crate::kernel::net::{Arrival, End, Host, Net, Parcel, Wire};
-use crate::kernel::rng::Rng;
+use crate::kernel::rng::{Rng, mix};
 use crate::kernel::span::{Nanos, Span};
-use crate::kernel::timeline::{Timeline, digest};
+use crate::kernel::timeline::Timeline;
 use crate::world::client::Client;
 use crate::world::env::{Env, Event, Input};
 use crate::world::report::Report;
@@ -46,6 +46,8 @@ pub(super) struct Node {
     pub(super) wake: Option<Nanos>,
     /// Calls that its user has still to make.
     pub(super) calls_left: u64,
+    /// Stands for all that it was ever told, and when; kept in a search only.
+    pub(super) history: u64,
 }
 
 /// Where a run is.
@@ -66,6 +68,8 @@ pub struct World {
     phase: Phase,
     pub(super) faults: u64,
     pub(super) healed: usize,
+    /// Somebody searches, and wants to know states that were seen before.
+    pub(super) searched: bool,
 }
 
 /// Runs a scenario once more, to be read.
@@ -89,7 +93,14 @@ impl World {
             scenario,
         };
         set_mesh_delay(&mut env);
-        let mut world = World { env, nodes: Vec::new(), phase: Phase::Work, faults: 0, healed: 0 };
+        let mut world = World {
+            env,
+            nodes: Vec::new(),
+            phase: Phase::Work,
+            faults: 0,
+            healed: 0,
+            searched: false,
+        };
         world.set_delays();
         world.populate();
         world
@@ -126,6 +137,7 @@ impl World {
                 busy_until: 0,
                 wake: None,
                 calls_left: if self.is_client(host) { calls } else { 0 },
+                history: 0,
             });
             self.bring_up(host);
         }
@@ -178,7 +190,7 @@ impl World {
         self.report()
     }
 
-    fn step(&mut self, at: Nanos, event: Event) {
+    pub(super) fn step(&mut self, at: Nanos, event: Event) {
         self.env.now = self.env.now.max(at);
         self.env.book.set_now(self.env.now);
         match event {
@@ -188,6 +200,7 @@ impl World {
             Event::Handler(host, life, key) => self.give(host, life, Input::Handler(key)),
             Event::Call(host, life) => self.call(host, life),
             Event::GiveUp(host, life, call) => self.give(host, life, Input::GiveUp(call)),
+            Event::Tick => {}
             Event::Fault(number) => self.strike(number),
             Event::Heal(number) => self.heal(number),
         }
@@ -197,13 +210,7 @@ impl World {
         let Arrival { wire, at } = arrival;
         let to = self.env.net.host(wire, at);
         let (Some(host), Some(parcel)) = (to, self.env.net.arrive(arrival)) else { return };
-        let digest = match &parcel {
-            Parcel::Bytes(bytes) => digest(bytes),
-            Parcel::Knock => 1,
-            Parcel::Connected => 2,
-            Parcel::Closed => 3,
-        };
-        self.env.timeline.mix(self.env.now, &[1, wire.0, at as u64, digest]);
+        self.env.timeline.mix(self.env.now, &[1, wire.0, at as u64, parcel.digest()]);
         let input = match parcel {
             Parcel::Knock => return self.knock(host, wire),
             Parcel::Connected => Input::Connected(wire),
@@ -262,6 +269,9 @@ impl World {
             return;
         }
         let input = std::mem::take(&mut node.inbox);
+        if self.searched {
+            node.history = mix(input.iter().fold(node.history ^ self.env.now, Input::mix_into));
+        }
         node.busy_until = self.env.now + self.env.scenario.turn;
         let next = match &mut node.machine {
             Machine::Server(server) => {
@@ -316,10 +326,12 @@ impl World {
                 let left = self.nodes.iter().any(|node| node.calls_left > 0);
                 if healed && !left && self.env.book.open() == 0 && !self.has_calls_to_make() {
                     self.phase = Phase::Calm(now + settle);
+                    self.env.events.push(now + settle, Event::Tick);
                 }
             }
             Phase::Calm(until) if now >= until && !self.is_busy() => {
                 self.phase = Phase::Rest(now + settle);
+                self.env.events.push(now + settle, Event::Tick);
                 // The last calls are easy ones, and come one by one.
                 self.env.scenario.service.error_permille = 0;
                 self.env.scenario.service.span = Span::Fixed(50_000);
@@ -368,7 +380,7 @@ impl World {
         }
     }
 
-    fn report(self) -> Report {
+    pub(super) fn report(self) -> Report {
         let World { env, nodes, faults, .. } = self;
         let (mut clients, mut servers) = (Vec::new(), Vec::new());
         for node in &nodes {

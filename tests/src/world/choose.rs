@@ -1,0 +1,108 @@
+//! A world whose next event somebody else chooses, whatever its time: for a search that tries them
+//! all.
+
+use crate::kernel::events::Events;
+use crate::kernel::net::Arrival;
+use crate::kernel::rng::mix;
+use crate::kernel::span::Nanos;
+use crate::world::env::Event;
+use crate::world::report::Report;
+use crate::world::run::World;
+
+/// One event that may be the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice(u64);
+
+impl World {
+    /// Lets the world go its own way until `until`: connections are made, nothing is called yet.
+    pub fn settle_until(&mut self, until: Nanos) {
+        self.searched = true;
+        while self.env.events.next_at().is_some_and(|at| at < until)
+            && let Some((at, event)) = self.env.events.pop()
+        {
+            self.step(at, event);
+        }
+    }
+
+    /// The events up to `horizon` that may come next, each as good as any other: messages and
+    /// handlers take as long as they like, loops turn when they like.
+    pub fn choices(&self, horizon: Nanos) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        let mut lanes: Vec<Arrival> = Vec::new();
+        for (number, at, event) in self.env.events.waiting() {
+            let may = match *event {
+                // Of one lane only the first parcel can arrive.
+                Event::Arrival(arrival) => {
+                    let first = !lanes.contains(&arrival);
+                    lanes.push(arrival);
+                    first
+                }
+                Event::Wake(host, life) => {
+                    let node = &self.nodes[host.0];
+                    node.life == life && node.wake == Some(at)
+                }
+                Event::Turn(host, life) => self.nodes[host.0].life == life,
+                Event::Tick => false,
+                _ => true,
+            };
+            if may && at <= horizon {
+                choices.push(Choice(number));
+            }
+        }
+        choices
+    }
+
+    /// Lets this event happen next; and if loops turn `at_once`, the turns that it asks for.
+    pub fn choose(&mut self, choice: Choice, at_once: bool) {
+        let mut next = Some(choice.0);
+        while let Some(number) = next {
+            if let Some((at, event)) = self.env.events.take(number) {
+                self.step(at, event);
+            }
+            let waiting = self.env.events.waiting();
+            let mut turns = waiting.iter().filter(|(.., event)| matches!(event, Event::Turn(..)));
+            next = turns.next().map(|&(number, ..)| number).filter(|_| at_once);
+        }
+    }
+
+    /// A number that stands for the state of all machines and of all that is under way: what can
+    /// follow depends on nothing else.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = mix(self.env.now ^ self.env.net.fingerprint());
+        for node in &self.nodes {
+            hash = mix(hash ^ node.history);
+            hash = mix(node.inbox.iter().fold(hash, crate::world::env::Input::mix_into));
+        }
+        hash ^ future(&self.env.events)
+    }
+
+    /// Whether a rule has been broken.
+    pub const fn is_broken(&self) -> bool {
+        self.env.book.broken().is_some()
+    }
+
+    /// The report as of now.
+    pub fn stop(self) -> Report {
+        self.report()
+    }
+}
+
+/// Stands for the events that wait, in any order. Arrivals are in the net's own fingerprint.
+fn future(events: &Events<Event>) -> u64 {
+    let one = |(_, at, event): (u64, Nanos, &Event)| match *event {
+        Event::Arrival(_) => 0,
+        Event::Wake(host, life) => mix(mix(1 ^ at) ^ (host.0 as u64) << 8 ^ u64::from(life)),
+        Event::Turn(host, life) => mix(2 ^ (host.0 as u64) << 8 ^ u64::from(life) << 32),
+        Event::Handler(host, life, key) => {
+            mix(mix(3 ^ at) ^ (host.0 as u64) << 8 ^ u64::from(life) << 32 ^ key.index() as u64)
+        }
+        Event::Call(host, life) => mix(4 ^ (host.0 as u64) << 8 ^ u64::from(life) << 32),
+        Event::GiveUp(host, life, call) => {
+            mix(mix(5 ^ call) ^ (host.0 as u64) << 8 ^ u64::from(life) << 32)
+        }
+        Event::Tick => 0,
+        Event::Fault(number) => mix(6 ^ (number as u64) << 8),
+        Event::Heal(number) => mix(7 ^ (number as u64) << 8),
+    };
+    events.waiting().into_iter().map(one).fold(0, u64::wrapping_add)
+}
