@@ -138,6 +138,11 @@ impl<T, const LISTS: usize> Arena<T, LISTS> {
         Some(self.at_mut(index))
     }
 
+    /// All entries, in the order of their places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().filter_map(|place| place.value.as_ref())
+    }
+
     /// Lets an entry join a list at its end, by its links number `by`.
     pub(super) fn push_back(&mut self, list: &mut List, by: usize, index: u32) {
         self.places[index as usize].links[by] = Links { prev: list.tail, next: NIL };

@@ -5,8 +5,9 @@ use core::time::Duration;
 use bowline_protocol::{Cause, How, Overloaded, Reply, Request, Status};
 use bowline_time::Instant;
 
-use super::config::MethodRule;
+use super::config::Known;
 use super::copies::Copy;
+use super::room::Full;
 use super::{Conn, Core, Notice};
 
 /// After a refusal nobody should ask again sooner, whatever the estimate says: a round trip and a
@@ -19,18 +20,6 @@ enum Unfit {
     NotIdempotent,
     Duplicate,
     OwnTwin,
-}
-
-/// Why a request is not taken on now.
-enum Full {
-    Requests,
-    Bytes,
-    /// It would wait longer than it can, by so much.
-    Wait {
-        excess: Duration,
-    },
-    TooLate,
-    Draining,
 }
 
 impl<P> Core<P> {
@@ -49,8 +38,8 @@ impl<P> Core<P> {
         if self.conns.find(conn.0).is_none() {
             return;
         }
-        let rule = match self.fitness(&request) {
-            Ok(rule) => rule,
+        let known = match self.fitness(&request) {
+            Ok(known) => known,
             Err(unfit) => return self.refuse_unfit(conn, &request, &unfit),
         };
         if let Some(tie) = request.tie
@@ -61,23 +50,24 @@ impl<P> Core<P> {
             self.stats.withdrawn_by_tombstone += 1;
             return self.tell_ended(conn, request.attempt, How::Withdrawn, Some(tie.twin.n));
         }
-        if let Err(full) = self.make_room(&request, rule, bytes) {
+        if let Err(full) = self.make_room(conn, &request, known.rule, bytes) {
             return self.refuse_full(conn, &request, &full);
         }
-        self.accept(Copy::new(request, rule, conn, now, bytes, payload()));
+        self.accept(Copy::new(request, known, conn, now, bytes, payload()));
     }
 
     fn accept(&mut self, copy: Copy<P>) {
         let Some(conn) = copy.conn.and_then(|conn| self.conns.get_mut(conn.0)) else { return };
         if self.copies.queue(copy, &mut conn.copies) {
+            conn.queued += 1;
             self.stats.accepted += 1;
         }
     }
 
-    fn fitness(&self, request: &Request) -> Result<MethodRule, Unfit> {
-        let rule = self.methods.rule(request.method).ok_or(Unfit::NoMethod)?;
+    fn fitness(&self, request: &Request) -> Result<Known, Unfit> {
+        let known = self.methods.find(request.method).ok_or(Unfit::NoMethod)?;
         let beside_another = request.tie.is_some() || request.cause == Cause::Hedge;
-        if beside_another && !(rule.idempotent && request.idempotent) {
+        if beside_another && !(known.rule.idempotent && request.idempotent) {
             return Err(Unfit::NotIdempotent);
         }
         if request.tie.is_some_and(|tie| tie.twin.station == self.config.station) {
@@ -86,54 +76,7 @@ impl<P> Core<P> {
         if self.copies.named(request.attempt).is_some() {
             return Err(Unfit::Duplicate);
         }
-        Ok(rule)
-    }
-
-    /// Sees to it that there is time and room; a primary copy may displace extra ones for it.
-    fn make_room(&mut self, request: &Request, rule: MethodRule, bytes: usize) -> Result<(), Full> {
-        if self.draining {
-            return Err(Full::Draining);
-        }
-        let spare = request.remaining.saturating_sub(rule.least_useful);
-        if spare.is_zero() {
-            return Err(Full::TooLate);
-        }
-        let excess = self.wait_at_the_end().saturating_sub(spare);
-        if !excess.is_zero() {
-            return Err(Full::Wait { excess });
-        }
-        self.room_in_queue(bytes, !request.is_extra())?;
-        while self.room_in_queue(bytes, false).is_err()
-            && let Some(extra) = self.copies.newest_extra()
-        {
-            self.stats.shed_displaced += 1;
-            self.end_queued(extra, How::Shed, None);
-        }
-        Ok(())
-    }
-
-    /// How long a copy would wait that came now.
-    fn wait_at_the_end(&self) -> Duration {
-        let (queued, running) = (self.copies.queued(), self.copies.running());
-        self.estimate.wait(queued, running, self.config.slots)
-    }
-
-    /// Whether a copy fits, if need be once all extras are gone. Those that will find a free slot
-    /// at the end of the turn don't count as waiting.
-    fn room_in_queue(&self, bytes: usize, without_extras: bool) -> Result<(), Full> {
-        let (extras, extra_bytes) = match without_extras {
-            true => (self.copies.queued_extras(), self.copies.extra_bytes()),
-            false => (0, 0),
-        };
-        let here = self.copies.queued() - extras + self.copies.running();
-        if here >= self.config.queue_requests + self.config.slots {
-            return Err(Full::Requests);
-        }
-        let kept = self.copies.queued_bytes() - extra_bytes;
-        if kept.saturating_add(bytes) > self.config.queue_bytes {
-            return Err(Full::Bytes);
-        }
-        Ok(())
+        Ok(known)
     }
 
     fn refuse_unfit(&mut self, conn: Conn, request: &Request, unfit: &Unfit) {
@@ -164,7 +107,7 @@ impl<P> Core<P> {
     }
 
     fn refuse_full(&mut self, conn: Conn, request: &Request, full: &Full) {
-        let drained = self.wait_at_the_end();
+        let drained = self.wait_of_next(true);
         let (counter, after) = match *full {
             Full::Requests => (&mut self.stats.rejected_queue_requests, drained),
             Full::Bytes => (&mut self.stats.rejected_queue_bytes, drained),

@@ -21,8 +21,8 @@ impl<P> Core<P> {
                 self.stats.cancels_refused += 1;
             }
             (Some(index), _) => match cancel.reason {
-                CancelReason::CallerDone => self.caller_done(index),
-                CancelReason::TwinStarted { by } => self.twin_started(index, by),
+                CancelReason::CallerDone => self.caller_done(index, now),
+                CancelReason::TwinStarted { by } => self.twin_started(index, by, now),
             },
             (None, Origin::Client(_)) => self.stats.cancels_late += 1,
             (None, Origin::Mesh(station)) => self.cancel_unknown(station, &cancel, now),
@@ -54,21 +54,21 @@ impl<P> Core<P> {
         }
     }
 
-    fn caller_done(&mut self, index: u32) {
+    fn caller_done(&mut self, index: u32, now: Instant) {
         match self.copies.at(index).state {
             State::Queued => {
                 self.stats.cancels_withdrew += 1;
                 self.stats.withdrawn_by_caller += 1;
                 self.end_queued(index, How::Withdrawn, None);
             }
-            State::Running(_) => match self.ask_to_stop(index, StopReason::CallerDone) {
+            State::Running(_) => match self.ask_to_stop(index, StopReason::CallerDone, now) {
                 true => self.stats.cancels_stopped += 1,
                 false => self.stats.cancels_repeated += 1,
             },
         }
     }
 
-    fn twin_started(&mut self, index: u32, by: Twin) {
+    fn twin_started(&mut self, index: u32, by: Twin, now: Instant) {
         let copy = self.copies.at_mut(index);
         let primary = copy.request.is_primary();
         let State::Running(running) = &mut copy.state else {
@@ -83,7 +83,7 @@ impl<P> Core<P> {
         self.stats.double_starts += 1;
         if primary {
             self.stats.cancels_ignored += 1;
-        } else if self.ask_to_stop(index, StopReason::TwinStarted) {
+        } else if self.ask_to_stop(index, StopReason::TwinStarted, now) {
             self.stats.cancels_stopped += 1;
         } else {
             self.stats.cancels_repeated += 1;
@@ -91,7 +91,7 @@ impl<P> Core<P> {
     }
 
     /// Asks a running copy to stop; false if it was asked before.
-    pub(super) fn ask_to_stop(&mut self, index: u32, why: StopReason) -> bool {
+    pub(super) fn ask_to_stop(&mut self, index: u32, why: StopReason, now: Instant) -> bool {
         let key = self.copies.key(index);
         let State::Running(running) = &mut self.copies.at_mut(index).state else { return false };
         let first = running.stop.is_none();
@@ -100,6 +100,7 @@ impl<P> Core<P> {
             running.stop = Some(why);
         }
         if first {
+            running.asked = now;
             self.effects.aborts.push_back((key, why));
         }
         first

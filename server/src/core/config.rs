@@ -5,6 +5,8 @@ use core::time::Duration;
 
 use bowline_protocol::{Method, MethodInfo, Station};
 
+use super::overload::Overload;
+
 /// The limits and methods of one core. [`Core::new`](super::Core::new) checks them.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -24,6 +26,10 @@ pub struct Config {
     pub tombstone_life_max: Duration,
     /// The methods that are served, and what is known of each.
     pub methods: Vec<(Method, MethodRule)>,
+    /// When to serve the newest first. None: never.
+    pub overload: Option<Overload>,
+    /// Copies that should be refused or shed, as their time is or will be out, are only counted.
+    pub dark: bool,
     /// Keys the hash of names that come from the network: random, in production.
     pub hash_seed: u64,
 }
@@ -41,6 +47,8 @@ impl Config {
             tombstones: 4096,
             tombstone_life_max: Duration::from_secs(1),
             methods,
+            overload: Some(Overload::default()),
+            dark: false,
             hash_seed: 0,
         }
     }
@@ -133,23 +141,38 @@ fn at_least_one(name: &'static str, value: u32) -> Result<(), ConfigError> {
 }
 
 /// The rules by the method's number.
-pub(super) struct Methods(Vec<Option<MethodRule>>);
+pub(super) struct Methods(Vec<Option<Known>>);
+
+/// What is known of a method.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) rule: MethodRule,
+    /// Its place among all that are served.
+    pub(super) place: u16,
+}
 
 impl Methods {
     pub(super) fn new(methods: &[(Method, MethodRule)]) -> Result<Methods, ConfigError> {
         let last =
             methods.iter().map(|(method, _)| method.0).max().ok_or(ConfigError::NoMethods)?;
         let mut table = alloc::vec![None; usize::from(last) + 1];
-        for &(method, rule) in methods {
-            let known = table[usize::from(method.0)].replace(rule);
-            if known.is_some() {
+        let mut sorted = methods.to_vec();
+        sorted.sort_unstable_by_key(|(method, _)| *method);
+        for (place, &(method, rule)) in (0..).zip(&sorted) {
+            if table[usize::from(method.0)].replace(Known { rule, place }).is_some() {
                 return Err(ConfigError::MethodTwice(method));
             }
         }
         Ok(Methods(table))
     }
 
-    pub(super) fn rule(&self, method: Method) -> Option<MethodRule> {
+    pub(super) fn find(&self, method: Method) -> Option<Known> {
         *self.0.get(usize::from(method.0))?
+    }
+
+    /// All that are served, in the order of their places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Method> + '_ {
+        let numbers = (0..=u16::MAX).zip(&self.0);
+        numbers.filter(|(_, known)| known.is_some()).map(|(number, _)| Method(number))
     }
 }

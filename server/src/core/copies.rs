@@ -6,7 +6,7 @@ use bowline_protocol::{Attempt, Request};
 use bowline_time::{Instant, TimerKey, Wheel};
 
 use super::arena::{Arena, Key, List};
-use super::config::MethodRule;
+use super::config::Known;
 use super::effect::{Conn, StopReason};
 use super::index::Index;
 
@@ -18,9 +18,11 @@ const BY_CONN: usize = 1;
 /// One copy, from its acceptance to its end.
 pub(super) struct Copy<P> {
     pub(super) request: Request,
-    pub(super) rule: MethodRule,
+    pub(super) method: Known,
     /// Where its terminal frame goes; None once that connection is closed.
     pub(super) conn: Option<Conn>,
+    /// When that connection was closed.
+    pub(super) orphaned: Option<Instant>,
     pub(super) arrived: Instant,
     pub(super) deadline: Instant,
     pub(super) bytes: usize,
@@ -44,6 +46,8 @@ pub(super) struct Running {
     pub(super) since: Instant,
     /// It was asked to stop.
     pub(super) stop: Option<StopReason>,
+    /// When it was first asked.
+    pub(super) asked: Instant,
     /// The twin's number, once the twin is known to have started as well.
     pub(super) twin_started: Option<u16>,
 }
@@ -51,7 +55,7 @@ pub(super) struct Running {
 impl<P> Copy<P> {
     pub(super) fn new(
         request: Request,
-        rule: MethodRule,
+        method: Known,
         conn: Conn,
         now: Instant,
         bytes: usize,
@@ -59,8 +63,9 @@ impl<P> Copy<P> {
     ) -> Copy<P> {
         Copy {
             request,
-            rule,
+            method,
             conn: Some(conn),
+            orphaned: None,
             arrived: now,
             deadline: now + request.remaining,
             bytes,
@@ -183,6 +188,26 @@ impl<P> Copies<P> {
         }
     }
 
+    /// The copy to start next: the oldest, or under overload the newest, and primaries before
+    /// extras.
+    pub(super) fn next(&self, newest_first: bool) -> Option<u32> {
+        if newest_first { self.primaries.last().or(self.extras.last()) } else { self.oldest() }
+    }
+
+    /// Of a connection's copies one that waits: the newest, or the oldest.
+    pub(super) fn queued_of(&self, of_conn: &List, oldest: bool) -> Option<u32> {
+        let mut next = if oldest { of_conn.first() } else { of_conn.last() };
+        while let Some(index) = next
+            && matches!(self.at(index).state, State::Running(_))
+        {
+            next = match oldest {
+                true => self.copies.next(BY_CONN, index),
+                false => self.copies.prev(BY_CONN, index),
+            };
+        }
+        next
+    }
+
     /// The extra copy that came last: the first to make room.
     pub(super) const fn newest_extra(&self) -> Option<u32> {
         self.extras.last()
@@ -193,7 +218,8 @@ impl<P> Copies<P> {
         self.leave_queue(index);
         self.copies.push_back(&mut self.running, BY_STATE, index);
         let copy = self.copies.at_mut(index);
-        copy.state = State::Running(Running { since: now, stop: None, twin_started: None });
+        copy.state =
+            State::Running(Running { since: now, stop: None, asked: now, twin_started: None });
         self.running_until = self.running_until.min(copy.deadline);
     }
 
@@ -212,9 +238,11 @@ impl<P> Copies<P> {
     }
 
     /// Takes a running copy from the list of its connection, which is about to be closed.
-    pub(super) fn orphan(&mut self, index: u32, of_conn: &mut List) {
+    pub(super) fn orphan(&mut self, index: u32, of_conn: &mut List, now: Instant) {
         self.copies.unlink(of_conn, BY_CONN, index);
-        self.copies.at_mut(index).conn = None;
+        let copy = self.copies.at_mut(index);
+        copy.conn = None;
+        copy.orphaned = Some(now);
     }
 
     fn leave_queue(&mut self, index: u32) {
@@ -241,7 +269,8 @@ impl<P> Copies<P> {
                 && self.copies.at(index).timer.is_none()
             {
                 let copy = self.copies.at_mut(index);
-                copy.timer = Some(self.timers.arm(copy.deadline - copy.rule.least_useful, index));
+                copy.timer =
+                    Some(self.timers.arm(copy.deadline - copy.method.rule.least_useful, index));
                 next = self.copies.prev(BY_STATE, index);
             }
         }

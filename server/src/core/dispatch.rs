@@ -4,6 +4,7 @@ use bowline_protocol::{Cancel, CancelReason, How, Started, Tie, Twin};
 use bowline_time::Instant;
 
 use super::arena::Key;
+use super::histograms::record;
 use super::{CopyKey, Core, Notice, Start};
 
 impl<P> Core<P> {
@@ -13,32 +14,52 @@ impl<P> Core<P> {
     /// is told. (Whoever tells first and sheds afterwards kills both.)
     pub fn dispatch(&mut self, now: Instant) {
         while self.copies.running() < self.config.slots
-            && let Some(index) = self.copies.oldest()
+            && let Some(index) = self.copies.next(self.governor.is_overloaded())
         {
             if !self.shed_if_useless(index, now) {
                 self.start(index, now);
             }
         }
         self.copies.arm_new();
+        self.look_for_overload(now);
+    }
+
+    fn look_for_overload(&mut self, now: Instant) {
+        let oldest = self.copies.oldest().map(|index| now - self.copies.at(index).arrived);
+        let each = self.estimate.of_each(self.config.slots);
+        if self.governor.look(oldest.unwrap_or_default(), each, now) {
+            self.stats.overloads += 1;
+        }
     }
 
     /// Sheds a waiting copy if too little of its time is left.
     pub(super) fn shed_if_useless(&mut self, index: u32, now: Instant) -> bool {
         let copy = self.copies.at(index);
         let left = copy.deadline - now;
+        let useless = left.is_zero() || left <= copy.method.rule.least_useful;
+        if useless && self.config.dark {
+            self.stats.dark_shed += 1;
+        }
+        if !useless || self.config.dark {
+            return false;
+        }
         if left.is_zero() {
             self.stats.shed_expired += 1;
-        } else if left <= copy.rule.least_useful {
-            self.stats.shed_too_late += 1;
         } else {
-            return false;
+            self.stats.shed_too_late += 1;
         }
         self.end_queued(index, How::Shed, None);
         true
     }
 
     fn start(&mut self, index: u32, now: Instant) {
-        self.estimate.started(now - self.copies.at(index).arrived);
+        let copy = self.copies.at(index);
+        let (waited, place) = (now - copy.arrived, usize::from(copy.method.place));
+        if let Some(conn) = copy.conn.and_then(|conn| self.conns.get_mut(conn.0)) {
+            conn.queued -= 1;
+        }
+        self.estimate.started(waited);
+        record(&mut self.histograms.methods[place].wait, waited);
         self.copies.run(index, now);
         self.effects.starts.push_back(self.copies.key(index));
         if let Some(tie) = self.copies.at(index).request.tie {

@@ -4,6 +4,7 @@ use bowline_protocol::{Attempt, Ended, How, Reply, Status};
 use bowline_time::Instant;
 
 use super::copies::{Copy, Running, State};
+use super::histograms::record;
 use super::{Conn, CopyKey, Core, Notice, StopReason};
 
 impl<P> Core<P> {
@@ -54,7 +55,7 @@ impl<P> Core<P> {
 
     /// A client's connection is gone, and with it whoever waited for its copies: those that wait
     /// are dropped, those that run are asked to stop.
-    pub fn on_closed(&mut self, conn: Conn) {
+    pub fn on_closed(&mut self, conn: Conn, now: Instant) {
         while let Some(index) = self.conns.get(conn.0).and_then(|state| state.copies.first()) {
             match self.copies.at(index).state {
                 State::Queued => {
@@ -63,9 +64,9 @@ impl<P> Core<P> {
                     self.forget(index);
                 }
                 State::Running(_) => {
-                    self.ask_to_stop(index, StopReason::Closed);
+                    self.ask_to_stop(index, StopReason::Closed, now);
                     let Some(state) = self.conns.get_mut(conn.0) else { return };
-                    self.copies.orphan(index, &mut state.copies);
+                    self.copies.orphan(index, &mut state.copies, now);
                 }
             }
         }
@@ -93,14 +94,28 @@ impl<P> Core<P> {
         self.effects.notices.push_back((conn, Notice::Ended(ended)));
     }
 
+    /// Takes note of how long a copy ran, and forgets it.
     fn free_slot(&mut self, index: u32, running: Running, now: Instant) -> Option<Copy<P>> {
-        self.estimate.served(now - running.since);
+        let held = now - running.since;
+        self.estimate.served(held);
+        let copy = self.copies.at(index);
+        record(&mut self.histograms.methods[usize::from(copy.method.place)].service, held);
+        if running.stop.is_some() {
+            record(&mut self.histograms.stop, now - running.asked);
+        }
+        if let Some(closed) = copy.orphaned {
+            record(&mut self.histograms.orphan, now - closed);
+        }
         self.forget(index)
     }
 
     fn forget(&mut self, index: u32) -> Option<Copy<P>> {
-        let conn = self.copies.at(index).conn;
-        let list = conn.and_then(|conn| self.conns.get_mut(conn.0)).map(|state| &mut state.copies);
+        let copy = self.copies.at(index);
+        let conn = copy.conn.and_then(|conn| self.conns.get_mut(conn.0));
+        let list = conn.map(|conn| {
+            conn.queued -= u32::from(matches!(copy.state, State::Queued));
+            &mut conn.copies
+        });
         self.copies.remove(index, list)
     }
 }

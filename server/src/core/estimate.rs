@@ -6,6 +6,8 @@ use core::time::Duration;
 const SAMPLE_SHIFT: u32 = 3;
 /// Weight of a new sample of the share that starts: a 64th. Withdrawals come in bursts.
 const SHARE_SHIFT: u32 = 6;
+/// From a mean of zero, too, there must be a way up: a microsecond.
+const LEAST_SERVICE_NS: u64 = 1_000;
 /// The share that starts is counted in parts of this.
 const WHOLE: u64 = 1 << 16;
 
@@ -38,10 +40,24 @@ impl Estimate {
     }
 
     /// A copy left its slot.
+    ///
+    /// When the whole machine stood still, all that ran seem to have taken long. So a sample counts
+    /// for at most twice the mean: eight of them at once raise it 2.6 times, not a hundred times,
+    /// and handlers that really became slower are believed after twenty.
     pub(super) fn served(&mut self, held: Duration) {
         let sample = nanos(held);
-        let mean = self.service_ns.map_or(sample, |mean| smooth(mean, sample, SAMPLE_SHIFT));
-        self.service_ns = Some(mean);
+        self.service_ns = Some(match self.service_ns {
+            None => sample,
+            Some(mean) => {
+                let most = mean.saturating_mul(2).max(LEAST_SERVICE_NS);
+                smooth(mean, sample.min(most), SAMPLE_SHIFT)
+            }
+        });
+    }
+
+    /// By how much each copy that will start lengthens the queue's wait.
+    pub(super) fn of_each(&self, slots: u32) -> Duration {
+        Duration::from_nanos(self.service_ns.unwrap_or(0) / u64::from(slots))
     }
 
     /// How long the copies waited that started last.
@@ -105,6 +121,16 @@ mod tests {
         (0..1000).for_each(|i| if i % 2 == 0 { estimate.left() } else { estimate.started(MS) });
         let wait = estimate.wait(100, 1, 1);
         assert!(wait > 45 * MS && wait < 56 * MS, "half of 100 will start, but {wait:?}");
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_does_not_look_like_slow_handlers() {
+        let mut estimate = Estimate::new();
+        (0..100).for_each(|_| estimate.served(MS));
+        (0..8).for_each(|_| estimate.served(100 * MS));
+        assert!(estimate.of_each(1) < 3 * MS);
+        (0..30).for_each(|_| estimate.served(100 * MS));
+        assert!(estimate.of_each(1) > 70 * MS, "but handlers that stay slow are believed");
     }
 
     #[test]

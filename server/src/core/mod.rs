@@ -36,7 +36,10 @@ mod dispatch;
 mod effect;
 mod end;
 mod estimate;
+mod histograms;
 mod index;
+mod overload;
+mod room;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -52,10 +55,13 @@ use arena::{Arena, Key, List};
 use config::Methods;
 use copies::Copies;
 use estimate::Estimate;
+use overload::Governor;
 use tombs::Tombs;
 
 pub use config::{Config, ConfigError, MethodRule};
 pub use effect::{Conn, CopyKey, Effect, Notice, Origin, Start, StopReason};
+pub use histograms::{Histograms, MethodTimes};
+pub use overload::Overload;
 pub use stats::Stats;
 #[cfg(feature = "io")]
 pub(crate) use stats::counters;
@@ -69,6 +75,8 @@ pub struct TooManyConnections;
 struct ConnState {
     /// Its copies, queued and running.
     copies: List,
+    /// How many of them are queued.
+    queued: u32,
 }
 
 /// One core of a server, generic over the payloads of requests, into which it never looks. See the
@@ -82,7 +90,9 @@ pub struct Core<P> {
     /// The peers' cores that can be told, in order.
     mesh: Vec<Station>,
     estimate: Estimate,
+    governor: Governor,
     stats: Stats,
+    histograms: Histograms,
     effects: Effects,
     /// Nothing new is taken on.
     draining: bool,
@@ -105,14 +115,17 @@ impl<P> Core<P> {
     pub fn new(config: Config) -> Result<Core<P>, ConfigError> {
         config.check()?;
         let (slots, seed) = (config.slots as usize, config.hash_seed);
+        let methods = Methods::new(&config.methods)?;
         let copies = slots + config.queue_requests as usize;
         Ok(Core {
-            methods: Methods::new(&config.methods)?,
+            histograms: Histograms::new(methods.iter()),
+            methods,
             copies: Copies::new(config.queue_requests, config.slots, seed),
             conns: Arena::with_capacity(config.connections),
             tombs: Tombs::with_capacity(config.tombstones, seed),
             mesh: Vec::new(),
             estimate: Estimate::new(),
+            governor: Governor::new(config.overload),
             stats: Stats::default(),
             effects: Effects {
                 cancels: VecDeque::with_capacity(slots),
@@ -131,7 +144,7 @@ impl<P> Core<P> {
     ///
     /// [`TooManyConnections`]: it is to be closed again.
     pub fn on_opened(&mut self) -> Result<Conn, TooManyConnections> {
-        let state = ConnState { copies: List::EMPTY };
+        let state = ConnState { copies: List::EMPTY, queued: 0 };
         self.conns.insert(state).map(Conn).ok_or(TooManyConnections)
     }
 
@@ -188,7 +201,7 @@ impl<P> Core<P> {
             self.shed_if_useless(index, now);
         }
         while let Some(index) = self.copies.expire_running(now) {
-            self.ask_to_stop(index, StopReason::Deadline);
+            self.ask_to_stop(index, StopReason::Deadline, now);
         }
         while self.tombs.expire(now) {
             self.stats.tombstones_expired += 1;
@@ -211,6 +224,16 @@ impl<P> Core<P> {
             running: self.copies.running() as u64,
             ..self.stats
         }
+    }
+
+    /// How long things took.
+    pub const fn histograms(&self) -> &Histograms {
+        &self.histograms
+    }
+
+    /// Whether the newest copies are served first, as there is too much to do.
+    pub const fn is_overloaded(&self) -> bool {
+        self.governor.is_overloaded()
     }
 
     /// Which core of which replica this is.

@@ -75,6 +75,10 @@ counters! {
         shed_too_late,
         /// Ends: an extra copy that made room for a primary one.
         shed_displaced,
+        /// Ends: waited longest when there was no room, under overload.
+        shed_oldest,
+        /// Ends: made room for a copy of a connection that had fewer.
+        shed_greedy,
         /// Ends: in the queue when its connection closed.
         dropped_queued,
         /// Ends: running when its connection closed.
@@ -98,6 +102,15 @@ counters! {
         rejected_duplicate,
         /// Refused on arrival: tied to this very core.
         rejected_own_twin,
+
+        /// Would have been refused as too late, if that were not only counted.
+        dark_too_late,
+        /// Would have been refused for the wait, if that were not only counted.
+        dark_wait,
+        /// Would have been shed, if that were not only counted.
+        dark_shed,
+        /// Times that the newest began to be served first.
+        overloads,
 
         /// Cancels that were sent to a twin's core.
         cancels_sent,
@@ -149,7 +162,11 @@ impl Stats {
 
     /// Copies that never started since it would have been of no use.
     pub const fn shed(&self) -> u64 {
-        self.shed_expired + self.shed_too_late + self.shed_displaced
+        self.shed_expired
+            + self.shed_too_late
+            + self.shed_displaced
+            + self.shed_oldest
+            + self.shed_greedy
     }
 
     /// Copies that ended with their connection.

@@ -10,7 +10,7 @@ use bowline_protocol::{LinkConfig, ReplicaId, Station};
 use super::mesh::Peer;
 use super::server::{self, Running};
 use super::service::Service;
-use crate::core::ConfigError;
+use crate::core::{ConfigError, Overload};
 
 /// Bounds on what clients can make a core hold. All are for each core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +105,8 @@ pub struct Builder {
     /// For each core, the CPU it is pinned to.
     pub(super) cores: Vec<Option<usize>>,
     pub(super) limits: Limits,
+    pub(super) overload: Option<Overload>,
+    pub(super) dark: bool,
     pub(super) link: LinkConfig,
     pub(super) runtime: bowline_runtime::Builder,
 }
@@ -117,6 +119,8 @@ impl Builder {
             peers: Vec::new(),
             cores: vec![None],
             limits: Limits::default(),
+            overload: Some(Overload::default()),
+            dark: false,
             link: LinkConfig::default(),
             runtime: bowline_runtime::Runtime::builder(),
         }
@@ -172,6 +176,22 @@ impl Builder {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Builder {
         self.limits = limits;
+        self
+    }
+
+    /// When a core begins to serve the newest copies first; None: never. Default: when for 100 ms
+    /// all copies had to wait for more than 5 ms, or longer where handlers take long.
+    #[must_use]
+    pub fn overload(mut self, overload: Option<Overload>) -> Builder {
+        self.overload = overload;
+        self
+    }
+
+    /// Copies that should be refused or shed, as their time is or will be out, are only counted.
+    /// To see what shedding would do, before it does it. Default: no.
+    #[must_use]
+    pub fn shed_in_the_dark(mut self, dark: bool) -> Builder {
+        self.dark = dark;
         self
     }
 

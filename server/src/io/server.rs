@@ -20,7 +20,7 @@ use super::service::Service;
 use super::shell::{Inside, Parts, Shell};
 use super::stats::Snapshot;
 use super::{mesh, tasks};
-use crate::core::{Config, Core, MethodRule};
+use crate::core::{Config, Core, Histograms, MethodRule};
 
 /// How long a server that was told to end by a signal may take to finish what it has.
 const GRACE: Duration = Duration::from_secs(5);
@@ -172,6 +172,18 @@ impl Control {
         self.snapshots().iter().fold(Snapshot::default(), |sum, core| sum.plus(core))
     }
 
+    /// How long things took on all cores together; None if none runs any more. Each core copies
+    /// some kilobytes for it, which takes it a few microseconds.
+    pub fn histograms(&self) -> Option<Histograms> {
+        let ask = |core: &Handle| core.spawn(|| async { inside(|core| core.histograms()) });
+        let asked: Vec<_> = self.cores.iter().map(ask).collect();
+        let told = asked.into_iter().filter_map(|answer| answer.wait().ok().flatten());
+        told.reduce(|mut sum, core| {
+            sum.add(&core);
+            sum
+        })
+    }
+
     /// Has the server take on nothing new, finish what it has within `grace`, say goodbye and end.
     /// Returns at once.
     pub fn shut_down(&self, grace: Duration) {
@@ -304,6 +316,8 @@ impl Seat {
             queue_bytes: limits.queue_bytes,
             connections: limits.connections,
             tombstones: limits.tombstones,
+            overload: self.builder.overload,
+            dark: self.builder.dark,
             hash_seed: RandomState::new().build_hasher().finish(),
             ..Config::new(
                 station,

@@ -20,7 +20,7 @@ use super::mesh::Peer;
 use super::payload::{Payload, Pool};
 use super::service::Service;
 use super::stats::{IoStats, Snapshot};
-use crate::core::{Conn, CopyKey, Core, Effect};
+use crate::core::{Conn, CopyKey, Core, Effect, Histograms};
 
 /// How long the last frames of a connection may take to leave, at the end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -128,7 +128,7 @@ impl<S: Service> Shell<S> {
     }
 
     pub(super) fn on_closed(&self, conn: Conn) {
-        self.core.borrow_mut().on_closed(conn);
+        self.core.borrow_mut().on_closed(conn, now());
         if let Some(place) = self.accepted.borrow_mut().get_mut(conn.index()) {
             *place = None;
         }
@@ -282,6 +282,7 @@ impl<S: Service> Shell<S> {
 /// What other threads may ask of a core, on its own thread.
 pub(super) trait Inside {
     fn snapshot(&self) -> Snapshot;
+    fn histograms(&self) -> Histograms;
     fn shut_down(self: Rc<Self>, grace: Duration);
 }
 
@@ -299,6 +300,10 @@ impl<S: Service> Inside for Shell<S> {
             mesh_up: stations.len(),
             tombstones: core.tombstones(),
         }
+    }
+
+    fn histograms(&self) -> Histograms {
+        self.core.borrow().histograms().clone()
     }
 
     fn shut_down(self: Rc<Self>, grace: Duration) {

@@ -272,3 +272,16 @@ fn a_server_that_is_dropped_ends() {
     drop(server);
     assert!(matches!(client.next(), Came::Goodbye(GoodbyeReason::Leaving, _)));
 }
+
+#[test]
+fn the_times_of_all_cores_can_be_asked_for() {
+    let server = Hands::default().serve_with(|builder| builder.cores(2));
+    for port in server.ports() {
+        let mut client = Peer::client((server.address().ip(), *port).into());
+        (1..=10).for_each(|seq| client.request(plain(seq), b""));
+        (1..=10).for_each(|_| assert_eq!(client.reply().1, Status::Ok));
+    }
+    let histograms = server.control().histograms().unwrap();
+    let echo = histograms.methods.iter().find(|times| times.method == ECHO).unwrap();
+    assert_eq!((echo.wait.len(), echo.service.len()), (20, 20));
+}

@@ -386,7 +386,7 @@ impl Server {
             Role::Client(conn) => {
                 self.conns.remove(&conn);
                 env.book.server_lost_wire(wire);
-                self.core.on_closed(conn);
+                self.core.on_closed(conn, now);
             }
             Role::Peer(station) => {
                 if self.routes.get(&station) == Some(&wire) {

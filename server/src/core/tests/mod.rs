@@ -7,8 +7,10 @@ mod closes;
 mod configs;
 mod deadlines;
 mod ends;
+mod overload;
 mod random;
 mod ties;
+mod times;
 mod tombstones;
 
 use alloc::vec;

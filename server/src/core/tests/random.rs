@@ -103,7 +103,7 @@ impl Walk {
         if self.random.below(2) == 0 {
             self.conns.extend(self.bench.core.on_opened());
         } else if let Some(conn) = self.conns.pop() {
-            self.bench.core.on_closed(conn);
+            self.bench.core.on_closed(conn, self.bench.now);
             self.awaited.retain(|_, by| *by != conn);
         }
         if self.random.below(2) == 0 {

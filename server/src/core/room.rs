@@ -1,0 +1,126 @@
+//! Is there time and room for one more copy, and who makes room for it?
+
+use core::time::Duration;
+
+use bowline_protocol::{How, Request};
+
+use super::config::MethodRule;
+use super::{Conn, Core};
+
+/// Why a request is not taken on now.
+pub(super) enum Full {
+    Requests,
+    Bytes,
+    /// It would wait longer than it can, by so much.
+    Wait {
+        excess: Duration,
+    },
+    TooLate,
+    Draining,
+}
+
+impl<P> Core<P> {
+    /// Sees to it that there is time and room for a copy.
+    ///
+    /// When the queue is full, a primary displaces extra copies, the newest first. Else a copy
+    /// displaces one of the connection that has most waiting, if that has more than its own: so
+    /// nobody crowds others out. And under overload, where the newest are served first, the oldest
+    /// makes room.
+    pub(super) fn make_room(
+        &mut self,
+        conn: Conn,
+        request: &Request,
+        rule: MethodRule,
+        bytes: usize,
+    ) -> Result<(), Full> {
+        if self.draining {
+            return Err(Full::Draining);
+        }
+        self.check_time(request, rule)?;
+        let Err(full) = self.room_in_queue(bytes, false) else { return Ok(()) };
+        if !request.is_extra() && self.room_in_queue(bytes, true).is_ok() {
+            self.displace_extras(bytes);
+            return Ok(());
+        }
+        let (victim, counts_as_greedy) = self.victim(conn).ok_or(full)?;
+        if self.copies.queued_bytes() - self.copies.at(victim).bytes + bytes
+            > self.config.queue_bytes
+        {
+            return Err(Full::Bytes);
+        }
+        match counts_as_greedy {
+            true => self.stats.shed_greedy += 1,
+            false => self.stats.shed_oldest += 1,
+        }
+        self.end_queued(victim, How::Shed, None);
+        Ok(())
+    }
+
+    /// Whether the copy will start while it is still of use, as far as one can tell.
+    fn check_time(&mut self, request: &Request, rule: MethodRule) -> Result<(), Full> {
+        let spare = request.remaining.saturating_sub(rule.least_useful);
+        let excess = self.wait_of_next(request.is_extra()).saturating_sub(spare);
+        let (dark, full) = if spare.is_zero() {
+            (&mut self.stats.dark_too_late, Full::TooLate)
+        } else if !excess.is_zero() {
+            (&mut self.stats.dark_wait, Full::Wait { excess })
+        } else {
+            return Ok(());
+        };
+        if self.config.dark {
+            *dark += 1;
+            return Ok(());
+        }
+        Err(full)
+    }
+
+    /// How long a copy would wait that came now. Under overload primaries pass all others.
+    pub(super) fn wait_of_next(&self, extra: bool) -> Duration {
+        let queued = match self.governor.is_overloaded() && !extra {
+            true => 0,
+            false => self.copies.queued(),
+        };
+        self.estimate.wait(queued, self.copies.running(), self.config.slots)
+    }
+
+    /// Whether a copy fits, if need be once all extras are gone. Those that will find a free slot
+    /// at the end of the turn don't count as waiting.
+    fn room_in_queue(&self, bytes: usize, without_extras: bool) -> Result<(), Full> {
+        let (extras, extra_bytes) = match without_extras {
+            true => (self.copies.queued_extras(), self.copies.extra_bytes()),
+            false => (0, 0),
+        };
+        let here = self.copies.queued() - extras + self.copies.running();
+        if here >= self.config.queue_requests + self.config.slots {
+            return Err(Full::Requests);
+        }
+        let kept = self.copies.queued_bytes() - extra_bytes;
+        if kept.saturating_add(bytes) > self.config.queue_bytes {
+            return Err(Full::Bytes);
+        }
+        Ok(())
+    }
+
+    fn displace_extras(&mut self, bytes: usize) {
+        while self.room_in_queue(bytes, false).is_err()
+            && let Some(extra) = self.copies.newest_extra()
+        {
+            self.stats.shed_displaced += 1;
+            self.end_queued(extra, How::Shed, None);
+        }
+    }
+
+    /// The copy that makes room for one of this connection, if there is any, and whether it has to
+    /// since its own connection has too many.
+    fn victim(&self, conn: Conn) -> Option<(u32, bool)> {
+        let overloaded = self.governor.is_overloaded();
+        let own = self.conns.get(conn.0)?.queued;
+        let greediest = self.conns.iter().max_by_key(|state| state.queued)?;
+        if greediest.queued > own + 1 {
+            let victim = self.copies.queued_of(&greediest.copies, overloaded)?;
+            return Some((victim, true));
+        }
+        let oldest = overloaded.then(|| self.copies.oldest()).flatten()?;
+        Some((oldest, false))
+    }
+}
