@@ -11,6 +11,9 @@
 //! A link is *up* only when both hellos were acknowledged. That matters most between servers:
 //! whoever is told `obeys_cancels` may leave out the detour over the client, so half a mesh would
 //! silently never cancel.
+//!
+//! A side that wants to leave says so ([`Link::leave`]): the other sends it nothing new, and what
+//! was accepted comes to its end before the connection does.
 
 use core::mem;
 use core::time::Duration;

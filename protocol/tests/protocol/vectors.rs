@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 
 use bowline_protocol::{
-    Attempt, CancelReason, Cause, Credit, Features, Frame, HEADER_LEN, Hello, Identity, Load,
-    Options, PayloadOf, Reply, Request, WireError, codec,
+    Attempt, CancelReason, Cause, Credit, Error, ErrorKind, Executed, Features, Frame, HEADER_LEN,
+    Hello, Identity, Load, Options, PayloadOf, Reply, Request, Status, WireError, codec,
 };
 
 const LIMIT: u32 = 1 << 20;
@@ -298,5 +298,48 @@ fn features_are_the_bits_that_the_specification_gives_them() {
     ];
     for (feature, flag) in features {
         assert_eq!(u16::from(feature.bits()) << 8, flag);
+    }
+}
+
+#[test]
+fn the_specification_and_the_code_name_the_same_statuses() {
+    let rows = table("\n**reply** (8).");
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        let code = row[0].trim_end_matches(" and up").parse().expect("a number");
+        let status = Status::from_code(code).expect("a status that is known");
+        assert_eq!(format!("{status:?}").trim_end_matches("(0)"), row[1]);
+        assert_eq!(status.code(), code);
+    }
+}
+
+#[test]
+fn the_specification_and_the_code_blame_the_same_and_ask_again_for_the_same() {
+    let kinds = [
+        ErrorKind::DeadlineExceeded,
+        ErrorKind::NoReplica,
+        ErrorKind::ConnectionLost,
+        ErrorKind::Overloaded,
+        ErrorKind::Shed,
+        ErrorKind::NoSuchMethod,
+        ErrorKind::BadRequest,
+        ErrorKind::Failed,
+        ErrorKind::App(0),
+        ErrorKind::TooManyCalls,
+        ErrorKind::PayloadTooLarge,
+        ErrorKind::Cancelled,
+        ErrorKind::Closed,
+    ];
+    let rows = table("\n## 11. Errors");
+    assert_eq!(rows.len(), kinds.len());
+    for (row, kind) in rows.into_iter().zip(kinds) {
+        let error = Error::new(kind, Executed::Unknown);
+        assert_eq!(
+            format!("{kind:?}").trim_end_matches("(0)"),
+            row[0].trim_end_matches("(number)")
+        );
+        assert_eq!(format!("{:?}", error.whose()).to_lowercase(), row[2]);
+        let again = row[4] == "yes" || row[4] == "only if idempotent";
+        assert_eq!(error.is_retryable(), again, "{kind:?}");
     }
 }
