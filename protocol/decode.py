@@ -59,7 +59,7 @@ def methods(data):
         number, flags = struct.unpack_from("<HB", data)
         require(number > last, "section")
         label, data = name(data[3:])
-        words.append(f"{number}:{label}:{flags}")
+        words.append(f"{number}:{label}:{flags & 3}")
         last = number
     return " ".join(words)
 
