@@ -1,6 +1,7 @@
 //! What must hold of every frame: it comes out as it went in, however it was cut on its way, and
 //! damage is an error and never another frame.
 
+use bowline_protocol::options::{MAX_LABEL, TraceContext};
 use bowline_protocol::{
     Attempt, Cause, ClientId, Frame, HEADER_LEN, Inbox, Method, OptionSet, Request, Seq, WireError,
     codec,
@@ -290,6 +291,36 @@ fn a_total_below_what_is_there_is_refused() {
     let bytes = encoded(&Frame::RequestWith(request, set.as_options(), b"four"));
     let error = codec::decode(&bytes, LIMIT).unwrap_err();
     assert_eq!(error, WireError::Field { frame: "request", field: "total", value: 3 });
+}
+
+#[test]
+fn a_traceparent_is_taken_as_the_standard_has_it() {
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let parse = |version: &str, trace: &str, parent: &str, rest: &str| {
+        let text = format!("{version}-{trace}-{parent}-{rest}");
+        TraceContext::from_traceparent(&text).map(|context| context.to_string())
+    };
+    let (parent, sound) = ("00f067aa0ba902b7", Some(format!("00-{trace}-00f067aa0ba902b7-01")));
+    assert_eq!(parse("00", trace, parent, "01"), sound);
+    assert_eq!(parse("cc", trace, parent, "01-more"), sound, "of a later version what is known");
+    assert_eq!(parse("cc", trace, parent, "01more"), None);
+    assert_eq!(parse("00", trace, parent, "01-more"), None);
+    assert_eq!(parse("ff", trace, parent, "01"), None);
+    assert_eq!(parse("00", &trace.to_uppercase(), parent, "01"), None);
+    assert_eq!(parse("00", &"0".repeat(32), parent, "01"), None);
+    assert_eq!(parse("00", trace, &"0".repeat(16), "01"), None);
+    assert_eq!(parse("00", &trace[1..], parent, "012"), None);
+    assert_eq!(parse("00", trace, parent, "0"), None);
+}
+
+#[test]
+fn a_long_label_is_cut_between_characters() {
+    let label = "é".repeat(20);
+    let set = OptionSet { label: Some(&label), ..OptionSet::default() }.to_bytes();
+    assert_eq!(set.as_options().label(), Some(&label[..MAX_LABEL]));
+    let label = format!("x{label}");
+    let set = OptionSet { label: Some(&label), ..OptionSet::default() }.to_bytes();
+    assert_eq!(set.as_options().label(), Some(&label[..MAX_LABEL - 1]));
 }
 
 #[test]
