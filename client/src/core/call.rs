@@ -101,6 +101,8 @@ pub(crate) struct Call<P> {
     pub(crate) idempotent: bool,
     /// Its policy's extra copies are for it: it is idempotent, and not itself part of one.
     pub(crate) redundant: bool,
+    /// Its parent is itself an extra copy.
+    pub(crate) from_extra: bool,
     /// It began as a tied pair.
     pub(crate) tied: bool,
     pub(crate) started: Instant,
@@ -109,6 +111,8 @@ pub(crate) struct Call<P> {
     pub(crate) twin_at: Instant,
     /// When the next hedge is to be sent.
     pub(crate) hedge_at: Instant,
+    /// Until when it waits for a replica to be connected, while none is.
+    pub(crate) stranded_until: Instant,
     pub(crate) timer: Option<TimerKey>,
     pub(crate) timer_at: Instant,
     pub(crate) len: u8,
@@ -139,11 +143,13 @@ impl<P> Call<P> {
             policy: 0,
             idempotent: false,
             redundant: false,
+            from_extra: false,
             tied: false,
             started: Instant::EPOCH,
             deadline: never,
             twin_at: never,
             hedge_at: never,
+            stranded_until: never,
             timer: None,
             timer_at: never,
             len: 0,
@@ -164,6 +170,11 @@ impl<P> Call<P> {
 
     pub(crate) fn is_waiting(&self) -> bool {
         self.phase == Phase::Waiting
+    }
+
+    /// No copy is out, and none can be sent until a replica is connected.
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.stranded_until != Instant::FAR_FUTURE
     }
 
     /// The second copy was announced and is not sent.

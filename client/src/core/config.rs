@@ -50,6 +50,9 @@ pub struct Config {
     pub reserve: Duration,
     /// How long a finished call's copies are watched before they are given up. 1 ms to 1 h.
     pub watch: Duration,
+    /// How long a call waits for a replica while none is connected. Up to 1 h; zero: it fails at
+    /// once.
+    pub patience: Duration,
     /// How to choose among the replicas that may be asked.
     pub pick: PickRule,
     /// How long a replica's report of its load counts. Up to 1 h; zero ignores the reports.
@@ -66,13 +69,14 @@ pub struct Config {
 
 impl Default for Config {
     /// 65 536 calls, payloads of 1 MiB, no reserve beyond the round trip, 10 s of watching and of
-    /// latencies, reports of load good for 100 ms, 32 methods, and a budget of its own.
+    /// latencies, a second of patience, reports of load good for 100 ms, 32 methods, and a budget of its own.
     fn default() -> Self {
         Config {
             max_calls: 1 << 16,
             max_payload: 1 << 20,
             reserve: Duration::ZERO,
             watch: Duration::from_secs(10),
+            patience: Duration::from_secs(1),
             pick: PickRule::PowerOfTwo,
             load_lifetime: Duration::from_millis(100),
             latency_window: Duration::from_secs(10),
@@ -93,6 +97,7 @@ impl Config {
         check("max_calls", calls, (1..=1 << 24).contains(&calls), "1 to 16777216")?;
         let watched = self.watch >= Duration::from_millis(1) && self.watch <= hour;
         check_span("watch", self.watch, watched, "1 ms to 1 h")?;
+        check_span("patience", self.patience, self.patience <= hour, "up to 1 h")?;
         check_span("load_lifetime", self.load_lifetime, self.load_lifetime <= hour, "up to 1 h")?;
         let window = self.latency_window;
         let held = window >= Duration::from_millis(10) && window <= hour;

@@ -17,6 +17,8 @@ pub struct Counters {
     pub cancelled: u64,
     /// Calls that wait now.
     pub waiting: u64,
+    /// Calls that had to wait for a replica to be connected.
+    pub stranded: u64,
     /// Calls that were refused at the start: too many, too large, too late, no replica.
     pub refused: u64,
 

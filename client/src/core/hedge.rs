@@ -8,7 +8,9 @@ use super::latency::Window;
 use super::policy::{Delay, Percentile};
 
 /// How often the percentile is read: reading costs microseconds, and calls may come by the million.
-const REFRESH: Duration = Duration::from_millis(20);
+const REFRESH: Duration = Duration::from_nanos(1_000_000_000 / 64);
+/// After a minute the delay may be anything.
+const MOST_STEPS: u128 = 64 * 60;
 
 /// The hedge delay of one method under one policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,16 +28,18 @@ impl Trigger {
         match from {
             Delay::Fixed(delay) => Some(*delay),
             Delay::Percentile(percentile) => {
-                if self.read.is_none_or(|read| now - read >= REFRESH) {
-                    self.refresh(percentile, window, now);
+                let steps =
+                    self.read.map_or(0, |read| (now - read).as_nanos() / REFRESH.as_nanos());
+                if self.read.is_none() || steps > 0 {
+                    self.read = Some(now);
+                    self.refresh(percentile, window, steps.min(MOST_STEPS) as u32, now);
                 }
                 self.delay
             }
         }
     }
 
-    fn refresh(&mut self, percentile: &Percentile, window: &mut Window, now: Instant) {
-        let elapsed = self.read.replace(now).map_or(Duration::ZERO, |read| now - read);
+    fn refresh(&mut self, percentile: &Percentile, window: &mut Window, steps: u32, now: Instant) {
         if window.samples(now) < percentile.least_samples {
             self.delay = percentile.fallback;
             self.learned = false;
@@ -44,19 +48,38 @@ impl Trigger {
         let Percentile { quantile, min, max, .. } = *percentile;
         let target = window.quantile(quantile, now).unwrap_or(max).clamp(min, max);
         self.delay = Some(match self.delay {
-            Some(delay) if self.learned => limited(delay, target, percentile, elapsed),
+            Some(delay) if self.learned => limited(delay, target, percentile, steps),
             _ => target,
         });
         self.learned = true;
     }
 }
 
-/// `target`, or as near to it as the delay may come within `elapsed`.
-fn limited(delay: Duration, target: Duration, by: &Percentile, elapsed: Duration) -> Duration {
-    let factor = by.change_per_second.powf(elapsed.as_secs_f64().min(60.0));
+/// `target`, or as near to it as the delay may come within so many steps of [`REFRESH`].
+fn limited(delay: Duration, target: Duration, by: &Percentile, steps: u32) -> Duration {
+    let factor = power(sixty_fourth_root(by.change_per_second), steps);
     // From a delay of zero no factor leads away.
-    let delay = delay.max(Duration::from_micros(1));
-    target.clamp(delay.div_f64(factor), delay.mul_f64(factor)).clamp(by.min, by.max)
+    let delay = delay.max(Duration::from_micros(1)).as_secs_f64();
+    let (least, most) = (delay / factor, delay * factor);
+    let allowed = target.as_secs_f64().clamp(least, most);
+    Duration::from_secs_f64(allowed.min(by.max.as_secs_f64())).clamp(by.min, by.max)
+}
+
+/// By square roots, which are the same to the last bit on every machine, as `powf` is not.
+fn sixty_fourth_root(of: f64) -> f64 {
+    (0..6).fold(of, |root, _| root.sqrt())
+}
+
+fn power(base: f64, exponent: u32) -> f64 {
+    let (mut power, mut square, mut left) = (1.0, base, exponent);
+    while left > 0 {
+        if left & 1 == 1 {
+            power *= square;
+        }
+        square *= square;
+        left >>= 1;
+    }
+    power
 }
 
 #[cfg(test)]
@@ -103,11 +126,11 @@ mod tests {
         let delay = Delay::Percentile(percentile());
         fill(&mut window, MS(10), 100, now);
         let calm = trigger.delay(&delay, &mut window, now).unwrap();
-        for step in 1..=200 {
-            now += MS(20);
+        for step in 1..=260 {
+            now += REFRESH;
             fill(&mut window, MS(5000), 100, now);
             let found = trigger.delay(&delay, &mut window, now).unwrap();
-            let allowed = calm.mul_f64(2f64.powf(f64::from(step) * 0.02) * 1.0001);
+            let allowed = calm.mul_f64(2f64.powf(f64::from(step) / 64.0) * 1.0001);
             assert!(found <= allowed && found <= MS(100), "{found:?} at step {step}");
         }
         assert_eq!(trigger.delay(&delay, &mut window, now), Some(MS(100)));

@@ -10,8 +10,9 @@ use crate::core::policy::TiePolicy;
 use crate::core::tie;
 
 impl<P> Calls<P> {
-    /// Takes a slot for the call and sends its first copy, or its first two.
-    pub(super) fn begin(&mut self, now: Instant, spec: Spec<P>, first: u16) -> CallKey {
+    /// Takes a slot for the call and sends its first copy, or its first two, if there is a replica
+    /// to send it to.
+    pub(super) fn begin(&mut self, now: Instant, spec: Spec<P>, first: Option<u16>) -> CallKey {
         let slot = self.slots.take();
         let class = self.methods.class(spec.method, now);
         let policy =
@@ -25,11 +26,13 @@ impl<P> Calls<P> {
         call.class = class;
         call.policy = policy;
         call.idempotent = spec.idempotent;
+        call.from_extra = spec.from_extra;
         (call.redundant, call.tied) = (false, false);
         call.started = now;
         call.deadline = spec.deadline;
         call.twin_at = Instant::FAR_FUTURE;
         call.hedge_at = Instant::FAR_FUTURE;
+        call.stranded_until = Instant::FAR_FUTURE;
         (call.len, call.live, call.ran, call.tokens) = (0, 0, 0, 0);
         (call.sent, call.hedges) = (0, 0);
         call.held = None;
@@ -37,21 +40,29 @@ impl<P> Calls<P> {
         let key = CallKey(bowline_protocol::Seq(call.seq));
         self.counters.calls += 1;
         self.waiting += 1;
-        self.launch(slot, first, Cause::First, now);
-        self.add_redundancy(slot, spec.from_extra, now);
+        match first {
+            Some(first) => self.send_first(slot, first, now),
+            None => self.strand(slot, now),
+        }
         self.arm(slot);
         key
     }
 
+    /// Sends the first copy, and what the policy adds to it.
+    pub(super) fn send_first(&mut self, slot: u32, place: u16, now: Instant) {
+        self.launch(slot, place, Cause::First, now);
+        self.add_redundancy(slot, now);
+    }
+
     /// What the policy adds to the first copy.
-    fn add_redundancy(&mut self, slot: u32, from_extra: bool, now: Instant) {
+    fn add_redundancy(&mut self, slot: u32, now: Instant) {
         let policy = self.policies[usize::from(self.slots.get(slot).policy)].policy;
         if policy.tie().is_none() && policy.hedge().is_none() {
             return;
         }
         if !self.slots.get(slot).idempotent {
             self.counters.denied.not_idempotent += 1;
-        } else if from_extra {
+        } else if self.slots.get(slot).from_extra {
             self.counters.denied.from_extra += 1;
         } else {
             self.slots.get_mut(slot).redundant = true;

@@ -126,13 +126,48 @@ impl<P> Calls<P> {
 
     /// No copy is out any more: sends another, at once, or ends the call with the error it holds.
     fn redispatch(&mut self, slot: u32, end: End, now: Instant) -> Option<Done> {
-        let Some(place) = self.replacement(slot, now) else {
+        if !self.may_go_again(slot) {
+            return Some(self.fail_held(slot, now));
+        }
+        let Some(place) = self.pick_other(slot, now) else {
+            if self.may_strand(slot) {
+                self.strand(slot, now);
+                self.arm(slot);
+                return None;
+            }
             return Some(self.fail_held(slot, now));
         };
+        let call = self.slots.get(slot);
+        let remaining = call.deadline - now;
+        if self.replicas.get(place).rtt.is_some_and(|rtt| rtt >= remaining) {
+            // What can't come back in time is not worth running.
+            return Some(self.fail_held(slot, now));
+        }
+        if end == End::Replied && !self.afford(slot) {
+            return Some(self.fail_held(slot, now));
+        }
+        self.send_again(slot, place, now);
+        self.arm(slot);
+        None
+    }
+
+    /// Whether the call may be sent again at all.
+    fn may_go_again(&mut self, slot: u32) -> bool {
+        let call: &Call<P> = self.slots.get(slot);
+        if !call.idempotent && !call.never_ran() {
+            self.counters.denied.not_idempotent += 1;
+            return false;
+        }
+        if usize::from(call.len) == MAX_ATTEMPTS {
+            self.counters.denied.attempts += 1;
+            return false;
+        }
+        true
+    }
+
+    /// Sends a copy in the place of those that ended.
+    pub(super) fn send_again(&mut self, slot: u32, place: u16, now: Instant) {
         if !self.afford(slot) {
-            if end == End::Replied {
-                return Some(self.fail_held(slot, now));
-            }
             // A connection that breaks takes all its copies with it, more than any burst covers.
             // It does so once, so this can't feed on itself; an error reply can.
             self.counters.uncharged += 1;
@@ -141,24 +176,5 @@ impl<P> Calls<P> {
         self.slots.get_mut(slot).hedge_at = Instant::FAR_FUTURE;
         // The new copy may be slow, too.
         self.plan_hedge(slot, now);
-        self.arm(slot);
-        None
-    }
-
-    /// Who is asked next, if the call may be sent again at all.
-    fn replacement(&mut self, slot: u32, now: Instant) -> Option<u16> {
-        let call: &Call<P> = self.slots.get(slot);
-        if !call.idempotent && !call.never_ran() {
-            self.counters.denied.not_idempotent += 1;
-            return None;
-        }
-        if usize::from(call.len) == MAX_ATTEMPTS {
-            self.counters.denied.attempts += 1;
-            return None;
-        }
-        let remaining = call.deadline - now;
-        let place = self.pick_other(slot, now)?;
-        // What can't come back in time is not worth running.
-        self.replicas.get(place).rtt.is_none_or(|rtt| rtt < remaining).then_some(place)
     }
 }

@@ -12,6 +12,7 @@ mod dispatch;
 mod ends;
 mod extra;
 mod frames;
+mod strand;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -60,6 +61,8 @@ pub struct Calls<P> {
     counters: Counters,
     waiting: u32,
     watched: u32,
+    /// Calls that wait for a replica to be connected.
+    stranded: u32,
     histograms: Histograms,
 }
 
@@ -107,6 +110,7 @@ impl<P> Calls<P> {
             counters: Counters::default(),
             waiting: 0,
             watched: 0,
+            stranded: 0,
             histograms: Histograms {
                 calls: histogram(),
                 attempts: histogram(),
@@ -165,15 +169,15 @@ impl<P> Calls<P> {
         self.replicas.add(id, domain);
     }
 
-    /// The replica is connected, to that core. False if no such replica was added.
+    /// The replica is connected, to that core. False if no such replica was added. Calls that wait
+    /// for a replica are due now: [`Calls::next_timeout`] says so.
     pub fn on_connected(&mut self, id: ReplicaId, station: Station) -> bool {
-        let place = self.replicas.find(id);
-        if let Some(place) = place {
-            let replica = self.replicas.get_mut(place);
-            replica.station = Some(station);
-            replica.leaving = false;
-        }
-        place.is_some()
+        let Some(place) = self.replicas.find(id) else { return false };
+        let replica = self.replicas.get_mut(place);
+        replica.station = Some(station);
+        replica.leaving = false;
+        self.wake_stranded();
+        true
     }
 
     /// The replica will close its connection: it gets nothing new, and finishes what it has.
@@ -194,7 +198,8 @@ impl<P> Calls<P> {
     ///
     /// # Errors
     ///
-    /// The call was not begun: too many calls, too large a payload, no replica, or no time left.
+    /// The call was not begun: too many calls, too large a payload, or no time left; or no replica,
+    /// if it may not wait for one.
     pub fn start(&mut self, now: Instant, spec: Spec<P>) -> Result<CallKey, Error> {
         match self.admit(now, &spec) {
             Ok(first) => Ok(self.begin(now, spec, first)),
@@ -205,8 +210,8 @@ impl<P> Calls<P> {
         }
     }
 
-    /// The replica to ask first, if the call may be made.
-    fn admit(&mut self, now: Instant, spec: &Spec<P>) -> Result<u16, ErrorKind> {
+    /// The replica to ask first, if the call may be made, and if there is one.
+    fn admit(&mut self, now: Instant, spec: &Spec<P>) -> Result<Option<u16>, ErrorKind> {
         if self.waiting >= self.config.max_calls {
             return Err(ErrorKind::TooManyCalls);
         }
@@ -216,7 +221,11 @@ impl<P> Calls<P> {
         if spec.deadline <= now {
             return Err(ErrorKind::DeadlineExceeded);
         }
-        self.picker.pick(&self.replicas, now, |_, _| Some(0)).ok_or(ErrorKind::NoReplica)
+        let first = self.picker.pick(&self.replicas, now, |_, _| Some(0));
+        if first.is_none() && self.config.patience.is_zero() {
+            return Err(ErrorKind::NoReplica);
+        }
+        Ok(first)
     }
 
     /// The caller has dropped the call: its copies are cancelled, and nothing more is heard of it.

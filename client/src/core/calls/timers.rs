@@ -1,5 +1,7 @@
 //! What happens with time.
 
+use core::time::Duration;
+
 use bowline_protocol::{ErrorKind, Seq};
 use bowline_time::Instant;
 
@@ -36,6 +38,9 @@ impl<P> Calls<P> {
             self.effects.push_back(Pending::Done(done));
             return;
         }
+        if call.is_stranded() {
+            return self.rescue(slot, now);
+        }
         let (twin_at, hedge_at) = (call.twin_at, call.hedge_at);
         if now >= twin_at {
             self.send_twin(slot, now);
@@ -50,8 +55,9 @@ impl<P> Calls<P> {
     /// since that time was put off, it is armed anew then.
     pub(super) fn arm(&mut self, slot: u32) {
         let call = self.slots.get(slot);
-        let at = call.deadline.min(call.twin_at).min(call.hedge_at);
-        self.set_timer(slot, at);
+        let at = call.deadline.min(call.twin_at).min(call.hedge_at).min(call.stranded_until);
+        // Never for a time that has been handled, or handling it would have no end.
+        self.set_timer(slot, at.max(self.latest + Duration::from_nanos(1)));
     }
 
     /// The copies of a call that is done are given up at some time.
@@ -63,7 +69,7 @@ impl<P> Calls<P> {
         self.set_timer(slot, now + self.config.watch);
     }
 
-    fn set_timer(&mut self, slot: u32, at: Instant) {
+    pub(super) fn set_timer(&mut self, slot: u32, at: Instant) {
         let call = self.slots.get_mut(slot);
         match call.timer {
             None => call.timer = Some(self.wheel.arm(at, call.seq)),

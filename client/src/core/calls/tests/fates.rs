@@ -14,6 +14,8 @@ struct Chaos {
     /// Calls that wait, with their deadlines.
     waiting: HashMap<u64, Instant>,
     policies: [PolicyId; 4],
+    /// No replica is connected.
+    dark: bool,
     idempotent: bool,
 }
 
@@ -25,7 +27,8 @@ impl Chaos {
         });
         let policies = [world.none, world.hedged, world.tied, world.both];
         let waiting = HashMap::new();
-        Chaos { world, random: Random::new(seed), out: Vec::new(), waiting, policies, idempotent }
+        let (random, out) = (Random::new(seed), Vec::new());
+        Chaos { world, random, out, waiting, policies, dark: false, idempotent }
     }
 
     fn start(&mut self) {
@@ -78,6 +81,23 @@ impl Chaos {
         self.world.calls.on_connected(replica, station(replica));
     }
 
+    /// All connections break; some come back now, the others later.
+    fn black_out(&mut self) {
+        self.dark = true;
+        for replica in [A, B, C] {
+            self.out.retain(|(at, ..)| *at != replica);
+            self.world.closed(replica);
+            self.check();
+        }
+        for _ in 0..self.random.below(10) {
+            self.start();
+            self.world.pass(US(300));
+            self.check();
+        }
+        [C, A, B].into_iter().for_each(|replica| self.world.connected(replica));
+        self.dark = false;
+    }
+
     fn drop_one(&mut self) {
         if let Some(&seq) = self.waiting.keys().next() {
             assert!(self.world.calls.cancel(CallKey(Seq(seq)), self.world.now));
@@ -99,6 +119,7 @@ impl Chaos {
             6..14 => self.speak(),
             14 => self.drop_one(),
             15 if self.random.below(10) == 0 => self.cut(),
+            16 if self.random.below(50) == 0 => self.black_out(),
             _ => {
                 let time = US(u64::from(self.random.below(1000)));
                 self.world.pass(time);
@@ -130,7 +151,7 @@ impl Chaos {
         assert!(self.waiting.values().all(|&deadline| deadline > now) || self.due(now));
         for seq in self.waiting.keys() {
             let alive = self.out.iter().any(|(_, attempt, _)| attempt.seq.0 == *seq);
-            assert!(alive, "a call waits for nothing");
+            assert!(alive || self.dark, "a call waits for nothing");
         }
         assert_eq!(self.out.len() as u64, self.world.calls.counters().live);
     }

@@ -36,8 +36,8 @@ fn a_deadline_that_has_passed_is_refused() {
 }
 
 #[test]
-fn without_a_replica_a_call_is_refused() {
-    let mut world = World::new();
+fn without_a_replica_and_without_patience_a_call_is_refused() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(0));
     [A, B, C].into_iter().for_each(|replica| world.closed(replica));
     let spec = world.spec(world.none);
     assert_eq!(refused(&mut world, spec), ErrorKind::NoReplica);

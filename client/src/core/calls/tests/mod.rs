@@ -5,6 +5,7 @@ mod fates;
 mod hedging;
 mod limits;
 mod plain;
+mod stranding;
 mod tying;
 
 use core::time::Duration;
@@ -179,6 +180,13 @@ impl World {
     fn closed(&mut self, replica: ReplicaId) {
         self.calls.on_closed(replica, self.now);
         self.drain();
+    }
+
+    fn connected(&mut self, replica: ReplicaId) {
+        self.calls.on_connected(replica, station(replica));
+        if self.calls.next_timeout().is_some_and(|next| next <= self.now) {
+            self.pass(Duration::ZERO);
+        }
     }
 
     fn outstanding(&self) -> u32 {

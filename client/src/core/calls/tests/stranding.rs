@@ -1,0 +1,87 @@
+//! Calls while no replica is connected.
+
+use super::*;
+
+fn blackout(world: &mut World) {
+    [A, B, C].into_iter().for_each(|replica| world.closed(replica));
+}
+
+#[test]
+fn a_call_that_starts_without_any_replica_waits_for_one() {
+    let mut world = World::new();
+    blackout(&mut world);
+    let call = world.start(world.tied);
+    world.nothing_sent();
+    world.pass(MS(10));
+    world.waits();
+    world.connected(B);
+    assert_eq!(world.sends[0].1.remaining, DEADLINE - MS(10));
+    assert_eq!(world.sent(), (B, 0, Cause::First));
+    let done = world.ok(B, call, 0).unwrap();
+    assert_eq!(done.outcome.latency, MS(10), "the time to connect counts");
+    assert_eq!(world.calls.counters().stranded, 1);
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_loses_all_its_replicas_goes_on_at_the_first_that_has_not_failed_it() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.closed(B);
+    world.closed(C);
+    world.sends.clear();
+    world.closed(A);
+    world.waits();
+    world.connected(A);
+    world.nothing_sent();
+    world.connected(C);
+    assert_eq!(world.sent(), (C, 1, Cause::Redispatch));
+    assert!(world.ok(C, call, 1).is_some());
+    world.at_rest();
+}
+
+#[test]
+fn patience_ends_before_the_deadline() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
+    blackout(&mut world);
+    world.start(world.none);
+    world.pass(MS(19));
+    world.waits();
+    world.pass(MS(1));
+    assert_eq!(world.result(), Err(ErrorKind::NoReplica));
+    world.at_rest();
+}
+
+#[test]
+fn the_deadline_ends_the_wait_before_patience() {
+    let mut world = World::new();
+    blackout(&mut world);
+    world.start(world.none);
+    world.pass(DEADLINE);
+    assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
+    world.connected(A);
+    world.nothing_sent();
+    world.at_rest();
+}
+
+#[test]
+fn a_caller_that_drops_a_stranded_call_leaves_nothing() {
+    let mut world = World::new();
+    blackout(&mut world);
+    let call = world.start(world.none);
+    assert!(world.calls.cancel(call, world.now));
+    world.connected(A);
+    world.nothing_sent();
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_must_not_run_twice_is_not_kept_once_it_may_have_run() {
+    let mut world = World::new();
+    world.closed(B);
+    world.closed(C);
+    world.try_start(Spec { idempotent: false, ..world.spec(world.none) }).unwrap();
+    world.closed(A);
+    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
+    world.at_rest();
+}
