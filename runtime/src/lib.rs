@@ -46,6 +46,8 @@ pub mod buffer;
 pub mod clock;
 mod core;
 mod cores;
+#[cfg(feature = "counting-allocator")]
+pub mod counting;
 mod driver;
 mod error;
 pub mod fs;

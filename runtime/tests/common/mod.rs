@@ -12,6 +12,11 @@ use bowline_runtime::{Runtime, spawn, timeout};
 /// Longer than anything here takes on the slowest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
+/// How often to do what is to be done again and again: `ROUNDS` says, or else `default`.
+pub(crate) fn rounds(default: usize) -> usize {
+    std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(default)
+}
+
 /// Runs a test's future on a runtime of its own.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     run_on(&Runtime::builder().build().unwrap(), future)

@@ -1,0 +1,95 @@
+//! After a warm-up nothing allocates: neither tasks nor timers, wakes, messages nor file reads.
+//!
+//! `ROUNDS` sets how many round trips are counted.
+
+mod common;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bowline_runtime::counting::{CountingAllocator, allocations};
+use bowline_runtime::fs::{File, OpenOptions};
+use bowline_runtime::{
+    Notify, Stage, buffer, now, sleep_until, spawn, spawn_at, timeout, yield_now,
+};
+use common::{LONG, accept_one, listen, rounds, run};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Counts what `round` allocates in so many rounds, after some that warm it up.
+async fn count(rounds: usize, mut round: impl AsyncFnMut(usize)) -> u64 {
+    for index in 0..500 {
+        round(index).await;
+    }
+    let before = allocations();
+    for index in 0..rounds {
+        round(index).await;
+    }
+    allocations() - before
+}
+
+#[test]
+fn echo_does_not_allocate() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        drop(spawn_at(Stage::Input, async move {
+            while let Ok(Some(lease)) = server.receive().await {
+                server.send(&lease);
+                drop(lease);
+                // Two timers that are cancelled, as a deadline and a hedge are.
+                let _ = timeout(LONG, timeout(LONG, async {})).await;
+            }
+        }));
+        let allocated = count(rounds(20_000), async |_| {
+            client.send(&[1; 64]);
+            let lease = timeout(LONG, client.receive()).await.unwrap().unwrap().unwrap();
+            assert_eq!(lease.len(), 64);
+        });
+        assert_eq!(allocated.await, 0);
+    });
+}
+
+#[test]
+fn tasks_wakes_and_timers_do_not_allocate() {
+    run(async {
+        let event = Rc::new(Notify::new());
+        let allocated = count(rounds(20_000), async |index| {
+            let small = spawn(async move { index });
+            let large = spawn(async move {
+                let block = [index; 200];
+                yield_now().await;
+                block[100]
+            });
+            let waiting = spawn({
+                let event = event.clone();
+                async move { event.notified().await }
+            });
+            event.notify();
+            assert_eq!(small.await.unwrap() + large.await.unwrap(), 2 * index);
+            waiting.await.unwrap();
+            if index % 100 == 0 {
+                sleep_until(now() + Duration::from_micros(10)).await;
+            }
+        });
+        assert_eq!(allocated.await, 0);
+    });
+}
+
+#[test]
+fn file_reads_do_not_allocate() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![3; 64 << 10]).unwrap();
+    run(async {
+        let file = File::open(&path, OpenOptions::new().read(true)).await.unwrap();
+        let allocated = count(rounds(20_000) / 4, async |index| {
+            let offset = (index % 15) as u64 * 4096;
+            let (result, block) = file.read_at(buffer::take(4096), offset).await;
+            assert_eq!(result.unwrap(), 4096);
+            assert_eq!(block[17], 3);
+        });
+        assert_eq!(allocated.await, 0);
+    });
+}
