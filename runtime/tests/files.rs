@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::future::Future;
+use std::task::{Context, Waker};
+
 use bowline_runtime::fs::{File, OpenOptions};
 use bowline_runtime::{Runtime, buffer, metrics, yield_now};
-use common::{pattern, poll_once, run, run_on};
+use common::{pattern, run, run_on};
 
 #[test]
 fn what_was_written_is_read() {
@@ -66,39 +69,59 @@ fn direct_reads_go_by_the_alignment_that_the_file_tells() {
     });
 }
 
+/// How many reads of how many bytes are dropped at once.
+const READS: usize = 64;
+const BYTES: usize = 1 << 20;
+
+/// Memory that is taken as soon as the reads were dropped, from the pool and from the system.
+fn canaries() -> (Vec<buffer::Buffer>, Vec<Vec<u8>>) {
+    let mut pooled: Vec<_> = (0..READS).map(|_| buffer::take(BYTES)).collect();
+    pooled.iter_mut().for_each(|canary| canary.fill(0x55));
+    (pooled, (0..READS / 4).map(|_| vec![0x55; BYTES]).collect())
+}
+
 #[test]
 fn a_dropped_read_never_writes_into_memory_that_is_used_again() {
     let directory = tempfile::tempdir_in(".").unwrap();
     let path = directory.path().join("file");
-    std::fs::write(&path, vec![0xff; 4 << 20]).unwrap();
+    std::fs::write(&path, vec![0xff; READS * BYTES]).unwrap();
     for round in 0..common::rounds(20) {
-        let runtime = Runtime::builder().entries(64).build().unwrap();
-        run_on(&runtime, async {
+        let runtime = Runtime::builder().build().unwrap();
+        let kept = run_on(&runtime, async {
             let options = OpenOptions::new().read(true).direct(true);
             let file = File::open(&path, options).await.unwrap();
-            for _ in 0..16 {
-                poll_once(file.read_at(buffer::take(1 << 20), 0));
+            let mut reads: Vec<_> = (0..READS)
+                .map(|index| {
+                    let offset = (index * BYTES) as u64;
+                    let file = file.clone();
+                    Box::pin(async move { file.read_at(buffer::take(BYTES), offset).await })
+                })
+                .collect();
+            for read in &mut reads {
+                let _ = read.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             }
-            if round % 2 == 0 {
+            if round % 4 > 0 {
+                // They are in flight now.
                 yield_now().await;
             }
-            // Taken from the pool, or from the system, right after the reads were dropped.
-            let mut canaries: Vec<_> = (0..32).map(|_| buffer::take(1 << 20)).collect();
-            canaries.iter_mut().for_each(|canary| canary.fill(0x55));
-            if round % 4 < 2 {
+            assert!(metrics().requests_in_flight > 1, "they were too quick to test anything");
+            drop(reads);
+            let canaries = canaries();
+            if round % 2 == 0 {
                 while metrics().requests_in_flight > 1 {
                     yield_now().await;
                 }
             }
-            for canary in &canaries {
-                assert!(canary.iter().all(|&byte| byte == 0x55), "round {round}");
-            }
-            drop(file);
+            canaries
         });
+        // In every other round the reads are in flight when the runtime ends.
         drop(runtime);
-        let memory: Vec<_> = (0..32).map(|_| vec![0x55_u8; 1 << 20]).collect();
-        for canary in &memory {
-            assert!(canary.iter().all(|&byte| byte == 0x55), "round {round}, after the end");
+        let late = (0..READS / 4).map(|_| vec![0x55_u8; BYTES]).collect::<Vec<_>>();
+        std::thread::yield_now();
+        let all = kept.0.iter().map(|canary| &canary[..]);
+        let all = all.chain(kept.1.iter().chain(&late).map(|canary| &canary[..]));
+        for canary in all {
+            assert!(canary.iter().all(|&byte| byte == 0x55), "round {round}");
         }
     }
 }
