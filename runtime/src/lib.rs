@@ -43,11 +43,13 @@
 //! that, and if it waits in vain it leaks the memory rather than free it.
 
 pub mod buffer;
+pub mod channel;
 pub mod clock;
 mod core;
 mod cores;
 #[cfg(feature = "counting-allocator")]
 pub mod counting;
+mod doze;
 mod driver;
 mod error;
 pub mod fs;
@@ -62,6 +64,7 @@ pub mod signal;
 mod task;
 mod timer;
 mod turn;
+mod waiters;
 
 pub use bowline_time::{Duration, Instant};
 pub use cores::Cores;

@@ -7,13 +7,14 @@
 use std::future::Future;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use std::{fmt, io};
 
 use crossbeam::queue::{ArrayQueue, SegQueue};
 
+use crate::doze::Doze;
 use crate::error::Error;
 use crate::task::Stage;
 use crate::task::waker::TaskId;
@@ -21,15 +22,11 @@ use crate::task::waker::TaskId;
 /// So many wakes can wait. If there are more, all tasks are woken, which is always allowed.
 const WAKES: usize = 1024;
 
-const AWAKE: u8 = 0;
-/// About to wait in the kernel, or waiting.
-const ASLEEP: u8 = 1;
-
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The part of a core that other threads see.
 pub(crate) struct Remote {
-    state: AtomicU8,
+    doze: Doze,
     wakes: ArrayQueue<TaskId>,
     wake_all: AtomicBool,
     jobs: SegQueue<Job>,
@@ -47,7 +44,7 @@ impl Remote {
             return Err(io::Error::last_os_error());
         }
         Ok(Remote {
-            state: AtomicU8::new(AWAKE),
+            doze: Doze::new(),
             wakes: ArrayQueue::new(WAKES),
             wake_all: AtomicBool::new(false),
             jobs: SegQueue::new(),
@@ -76,11 +73,7 @@ impl Remote {
 
     /// Ends the core's sleep. What it is to find was stored before.
     fn rouse(&self) {
-        // Pairs with the fence in `fall_asleep`: of the two threads, one sees what the other did.
-        fence(Ordering::SeqCst);
-        if self.state.load(Ordering::Relaxed) == ASLEEP
-            && self.state.swap(AWAKE, Ordering::AcqRel) == ASLEEP
-        {
+        if self.doze.is_to_be_woken() {
             let one = 1_u64;
             // SAFETY: eight bytes are read from `one`. The write would block if the counter neared
             // 2^64, but each sleep adds at most one, and the core reads it when it wakes.
@@ -90,17 +83,11 @@ impl Remote {
 
     /// Announces that the core will sleep. False if it must not, as something came in.
     pub(crate) fn fall_asleep(&self) -> bool {
-        self.state.store(ASLEEP, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if self.is_empty() {
-            return true;
-        }
-        self.awake();
-        false
+        self.doze.fall_asleep(|| !self.is_empty())
     }
 
-    pub(crate) fn awake(&self) {
-        self.state.store(AWAKE, Ordering::Relaxed);
+    pub(crate) fn wake_up(&self) {
+        self.doze.wake_up();
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -113,7 +113,7 @@ impl Core {
         if self.remote.fall_asleep() {
             let now = self.now.get();
             self.ring.borrow_mut().wait(&self.counters, now, next);
-            self.remote.awake();
+            self.remote.wake_up();
         } else {
             self.ring.borrow_mut().submit(&self.counters);
         }

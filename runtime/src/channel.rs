@@ -1,0 +1,225 @@
+//! Channels between cores, and between a core and any other thread.
+//!
+//! A channel holds a fixed number of messages and allocates nothing for each. Either end may be on
+//! any thread and in any executor; a core is woken only if it sleeps.
+//!
+//! ```
+//! use bowline_runtime::{Runtime, channel};
+//!
+//! let (numbers, mut receiver) = channel::bounded(16);
+//! let (result, mut sum) = channel::bounded(1);
+//! let adding = std::thread::spawn(move || {
+//!     Runtime::builder().build().unwrap().block_on(async move {
+//!         let mut total = 0;
+//!         while let Some(number) = receiver.receive().await {
+//!             total += number;
+//!         }
+//!         result.send(total).await.unwrap();
+//!     });
+//! });
+//! Runtime::builder().build()?.block_on(async move {
+//!     for number in 0..1000 {
+//!         numbers.send(number).await.unwrap();
+//!     }
+//!     drop(numbers);
+//!     assert_eq!(sum.receive().await, Some(999 * 1000 / 2));
+//! });
+//! adding.join().unwrap();
+//! # Ok::<(), bowline_runtime::Error>(())
+//! ```
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use crossbeam::queue::ArrayQueue;
+
+use crate::waiters::Waiters;
+
+struct Channel<T> {
+    messages: ArrayQueue<T>,
+    senders: AtomicUsize,
+    /// The receiver is gone.
+    closed: AtomicBool,
+    receiving: Waiters,
+    sending: Waiters,
+}
+
+/// A channel that holds up to `capacity` messages, at least one.
+pub fn bounded<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let channel = Arc::new(Channel {
+        messages: ArrayQueue::new(capacity.max(1)),
+        senders: AtomicUsize::new(1),
+        closed: AtomicBool::new(false),
+        receiving: Waiters::new(),
+        sending: Waiters::new(),
+    });
+    (Sender(channel.clone()), Receiver(channel))
+}
+
+/// Why a message could not be sent now. It carries the message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TrySendError<T> {
+    /// The channel is full.
+    Full(T),
+    /// The receiver is gone.
+    Closed(T),
+}
+
+impl<T> fmt::Display for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TrySendError::Full(_) => "the channel is full",
+            TrySendError::Closed(_) => "the receiver is gone",
+        })
+    }
+}
+
+impl<T> fmt::Debug for TrySendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrySendError({self})")
+    }
+}
+
+impl<T> std::error::Error for TrySendError<T> {}
+
+/// The receiver is gone. It carries the message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Closed<T>(pub T);
+
+impl<T> fmt::Display for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the receiver is gone")
+    }
+}
+
+impl<T> fmt::Debug for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closed")
+    }
+}
+
+impl<T> std::error::Error for Closed<T> {}
+
+/// The end that sends. There may be many.
+pub struct Sender<T>(Arc<Channel<T>>);
+
+impl<T: Send> Sender<T> {
+    /// Sends a message if there is room.
+    ///
+    /// # Errors
+    ///
+    /// Gives the message back if there is none, or nobody to receive it.
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(TrySendError::Closed(message));
+        }
+        self.0.messages.push(message).map_err(TrySendError::Full)?;
+        self.0.receiving.wake_all();
+        Ok(())
+    }
+
+    /// Sends a message as soon as there is room. If the future is dropped before it is done, the
+    /// message was not sent.
+    ///
+    /// # Errors
+    ///
+    /// Gives the message back if the receiver is gone.
+    pub async fn send(&self, message: T) -> Result<(), Closed<T>> {
+        let mut message = Some(message);
+        poll_fn(|context| self.poll_send(&mut message, context)).await
+    }
+
+    fn poll_send(
+        &self,
+        message: &mut Option<T>,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), Closed<T>>> {
+        for last in [false, true] {
+            let Some(unsent) = message.take() else { return Poll::Ready(Ok(())) };
+            match self.try_send(unsent) {
+                Ok(()) => return Poll::Ready(Ok(())),
+                Err(TrySendError::Closed(unsent)) => return Poll::Ready(Err(Closed(unsent))),
+                Err(TrySendError::Full(unsent)) => *message = Some(unsent),
+            }
+            if !last {
+                self.0.sending.wait(context.waker());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Sender<T> {
+        self.0.senders.fetch_add(1, Ordering::Relaxed);
+        Sender(self.0.clone())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        if self.0.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.receiving.wake_all();
+        }
+    }
+}
+
+/// The end that receives.
+pub struct Receiver<T>(Arc<Channel<T>>);
+
+impl<T: Send> Receiver<T> {
+    /// The next message, if there is one.
+    pub fn try_receive(&mut self) -> Option<T> {
+        let message = self.0.messages.pop()?;
+        self.0.sending.wake_all();
+        Some(message)
+    }
+
+    /// The next message; None once all senders are gone and all messages received. Dropping the
+    /// future loses none.
+    pub async fn receive(&mut self) -> Option<T> {
+        poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    /// As [`Receiver::receive`], for futures written by hand.
+    pub fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<T>> {
+        for last in [false, true] {
+            // Read first: what the last sender sent before it went is in the queue then.
+            let gone = self.0.senders.load(Ordering::Acquire) == 0;
+            if let Some(message) = self.try_receive() {
+                return Poll::Ready(Some(message));
+            }
+            if gone {
+                return Poll::Ready(None);
+            }
+            if !last {
+                self.0.receiving.wait(context.waker());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.0.closed.store(true, Ordering::Release);
+        self.0.sending.wake_all();
+        // What nobody will receive is dropped now, not with the last sender.
+        while self.0.messages.pop().is_some() {}
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("queued", &self.0.messages.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("queued", &self.0.messages.len()).finish_non_exhaustive()
+    }
+}

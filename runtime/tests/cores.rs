@@ -1,0 +1,150 @@
+//! What crosses from core to core.
+
+mod common;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bowline_runtime::channel::{Closed, TrySendError, bounded};
+use bowline_runtime::{Runtime, spawn, yield_now};
+use common::{rounds, run};
+
+#[test]
+fn every_message_arrives_once_and_in_its_senders_order() {
+    let each = rounds(20_000);
+    let (sender, mut receiver) = bounded(8);
+    let sending = Runtime::builder()
+        .cores([0, 0, 0], move |core| {
+            let sender = sender.clone();
+            async move {
+                for number in 0..each {
+                    sender.send((core, number)).await.unwrap();
+                }
+            }
+        })
+        .unwrap();
+    run(async move {
+        let mut next = [0; 3];
+        // The closure above keeps a sender until it is dropped with the last core.
+        for _ in 0..3 * each {
+            let (core, number) = receiver.receive().await.unwrap();
+            assert_eq!(next[core], number);
+            next[core] += 1;
+        }
+    });
+    sending.join().unwrap();
+}
+
+#[test]
+fn cores_ping_each_other_out_of_their_sleep() {
+    let each = rounds(5_000);
+    let (to_other, mut other) = bounded(1);
+    let (to_this, mut this) = bounded(1);
+    let thread = std::thread::spawn(move || {
+        run(async move {
+            while let Some(number) = other.receive().await {
+                to_this.send(number + 1).await.unwrap();
+            }
+        });
+    });
+    run(async move {
+        for number in 0..each {
+            to_other.send(number).await.unwrap();
+            assert_eq!(this.receive().await, Some(number + 1));
+        }
+    });
+    thread.join().unwrap();
+}
+
+/// Counts itself while it lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(live: &Arc<AtomicUsize>) -> Counted {
+        live.fetch_add(1, Ordering::SeqCst);
+        Counted(live.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_full_channel_gives_back_and_a_closed_one_too() {
+    run(async {
+        let (sender, mut receiver) = bounded(2);
+        sender.try_send(1).unwrap();
+        sender.try_send(2).unwrap();
+        assert!(matches!(sender.try_send(3), Err(TrySendError::Full(3))));
+        let waiting = spawn({
+            let sender = sender.clone();
+            async move { sender.send(4).await }
+        });
+        yield_now().await;
+        assert!(!waiting.is_finished());
+        assert_eq!(receiver.receive().await, Some(1));
+        waiting.await.unwrap().unwrap();
+        assert_eq!(receiver.receive().await, Some(2));
+        assert_eq!(receiver.try_receive(), Some(4));
+        assert_eq!(receiver.try_receive(), None);
+        drop(receiver);
+        assert!(matches!(sender.send(5).await, Err(Closed(5))));
+    });
+}
+
+#[test]
+fn messages_that_nobody_receives_are_dropped_and_senders_told() {
+    let live = Arc::new(AtomicUsize::new(0));
+    run(async {
+        let (sender, receiver) = bounded(1);
+        sender.send(Counted::new(&live)).await.ok().unwrap();
+        let waiting = spawn({
+            let message = Counted::new(&live);
+            async move { sender.send(message).await.is_err() }
+        });
+        yield_now().await;
+        drop(receiver);
+        assert!(waiting.await.unwrap());
+    });
+    assert_eq!(live.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_send_that_is_dropped_was_not_sent() {
+    let (sender, mut receiver) = bounded(1);
+    sender.try_send(1).unwrap();
+    {
+        let mut sending = std::pin::pin!(sender.send(2));
+        let poll = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(poll, Poll::Pending));
+    }
+    assert_eq!(receiver.try_receive(), Some(1));
+    assert_eq!(receiver.try_receive(), None);
+}
+
+#[test]
+fn a_send_that_is_dropped_takes_no_wake_from_another() {
+    run(async {
+        let (sender, mut receiver) = bounded(1);
+        sender.try_send(1).unwrap();
+        let given_up = spawn({
+            let sender = sender.clone();
+            async move {
+                let _ = bowline_runtime::timeout(std::time::Duration::ZERO, sender.send(2)).await;
+                std::future::pending::<()>().await;
+            }
+        });
+        yield_now().await;
+        let waiting = spawn(async move { sender.send(3).await });
+        yield_now().await;
+        assert_eq!(receiver.receive().await, Some(1));
+        assert_eq!(receiver.receive().await, Some(3));
+        waiting.await.unwrap().unwrap();
+        drop(given_up);
+    });
+}
