@@ -17,4 +17,4 @@ pub mod core;
 pub mod io;
 
 #[cfg(feature = "io")]
-pub use io::{Context, Failure, Payload, Server, Service};
+pub use io::{Context, Failure, Payload, Server, Service, Typed};

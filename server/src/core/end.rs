@@ -30,7 +30,9 @@ impl<P> Core<P> {
         }
         self.stats.replied += 1;
         self.stats.replied_failed += u64::from(status == Status::Failed);
-        let reply = Reply { attempt: request.attempt, status, executed: true, load: self.load() };
+        // A handler that could make nothing of the request has done nothing.
+        let executed = !matches!(status, Status::NoSuchMethod | Status::BadRequest);
+        let reply = Reply { attempt: request.attempt, status, executed, load: self.load() };
         Some((conn, reply))
     }
 

@@ -23,6 +23,7 @@ mod service;
 mod shell;
 mod stats;
 mod tasks;
+mod typed;
 
 pub use builder::{Builder, Limits, ServeError};
 pub use context::{CancelToken, Context, Role};
@@ -31,3 +32,4 @@ pub use payload::Payload;
 pub use server::{Control, Running, Server};
 pub use service::{Failure, Service};
 pub use stats::{IoStats, Snapshot};
+pub use typed::Typed;

@@ -27,6 +27,15 @@ impl Payload {
     pub fn into_vec(mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
+
+    /// An empty one from the same pool.
+    pub(super) fn sibling(&self) -> Payload {
+        Payload { bytes: self.pool.take(), pool: self.pool.clone() }
+    }
+
+    pub(super) const fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
 }
 
 impl Deref for Payload {

@@ -33,26 +33,19 @@ std::thread_local! {
 /// A replica of a service.
 ///
 /// ```no_run
-/// use bowline_server::{Context, Failure, Payload, Server, Service};
 /// use bowline_protocol::{Method, MethodInfo, ServiceInfo};
-/// use std::time::Duration;
+/// use bowline_server::{Context, Failure, Payload, Server, Service};
+///
+/// const METHODS: &[MethodInfo] = &[MethodInfo::new(Method(1), "echo").idempotent()];
 ///
 /// #[derive(Clone)]
 /// struct Echo;
-///
-/// const ECHO: MethodInfo = MethodInfo {
-///     number: Method(1),
-///     name: "echo",
-///     idempotent: true,
-///     duplicable: Some(1 << 20),
-///     least_useful: Duration::ZERO,
-/// };
 ///
 /// impl Service for Echo {
 ///     type Reply = Payload;
 ///
 ///     fn info(&self) -> ServiceInfo {
-///         ServiceInfo { name: "echo", methods: &[ECHO] }
+///         ServiceInfo::new("echo", METHODS)
 ///     }
 ///
 ///     async fn call(&self, _: Context, request: Payload) -> Result<Payload, Failure> {

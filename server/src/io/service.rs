@@ -57,7 +57,7 @@ impl Failure {
         Failure { status: Some(Status::App(number)), payload: Vec::new() }
     }
 
-    /// The request is not one that this method understands.
+    /// The request is not one that this method understands; nothing was done.
     pub fn bad_request(why: &str) -> Failure {
         Failure { status: Some(Status::BadRequest), payload: why.as_bytes().to_vec() }
     }

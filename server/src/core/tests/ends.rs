@@ -117,3 +117,11 @@ fn the_load_tells_how_long_copies_waited() {
     let (_, reply) = bench.finish(copy).unwrap();
     assert_eq!(reply.load.wait, ms(1), "an eighth of each new wait");
 }
+
+#[test]
+fn a_handler_that_could_make_nothing_of_the_request_has_not_run_it() {
+    let mut bench = Bench::new();
+    let copy = bench.start(plain(1));
+    let (_, reply) = bench.core.on_finished(copy, Status::BadRequest, bench.now).unwrap();
+    assert_eq!((reply.status, reply.executed), (Status::BadRequest, false));
+}
