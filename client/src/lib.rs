@@ -11,4 +11,4 @@ pub mod core;
 pub mod io;
 
 #[cfg(feature = "io")]
-pub use io::{Call, Client, Config, ConnectError, Failure, Replica, Reply};
+pub use io::{Call, Client, Config, ConnectError, Failure, Remote, Replica, Reply};

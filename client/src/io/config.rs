@@ -105,6 +105,9 @@ pub enum ConnectError {
     /// No random number for the client's name.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
+    /// There is no core to connect on, or it has ended.
+    #[error("there is no core to connect on, or it has ended")]
+    NoCore,
     /// No replica could be reached.
     #[error("no replica could be reached within {patience:?}; the last to fail was {last}")]
     NoReplica {

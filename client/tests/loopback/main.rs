@@ -2,4 +2,5 @@
 
 mod calls;
 mod connections;
+mod remote;
 mod server;

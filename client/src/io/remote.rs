@@ -1,0 +1,282 @@
+//! Calls from other threads, and other executors.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bowline_protocol::{Error, ErrorKind, Executed, Method};
+use bowline_runtime::{Handle, Lost, Notify, RemoteHandle};
+
+use super::call::Calling;
+use super::client::Client;
+use super::config::{Config, ConnectError};
+use super::reply::{Failure, Reply};
+use crate::core::{Counters, Outcome};
+
+/// A client for any thread: calls are made on Bowline's cores, and can be awaited in any executor.
+///
+/// ```no_run
+/// use bowline_client::{Config, Remote, Replica};
+/// use bowline_protocol::Method;
+/// use bowline_runtime::Runtime;
+///
+/// # async fn somewhere_in_a_tokio_program() -> Result<(), Box<dyn std::error::Error>> {
+/// let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>())?;
+/// let replica = Replica::new(1, "10.0.0.1:7000".parse()?);
+/// let client = Remote::connect(cores.handles(), Config::new([replica])).await?;
+/// let block = client.call(Method(1), 9u64.to_le_bytes()).await?;
+/// println!("{} bytes", block.payload.len());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Remote {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// The cores, and what the client is called on each.
+    cores: Vec<(Handle, u64)>,
+    turn: AtomicU64,
+}
+
+/// A reply that may go anywhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RemoteReply {
+    /// The payload.
+    pub payload: Vec<u8>,
+    /// What it took.
+    pub outcome: Outcome,
+}
+
+/// A call that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RemoteFailure {
+    /// What happened, whether it ran, and whether it is worth asking again.
+    pub error: Error,
+    /// The payload of the service's own error.
+    pub payload: Vec<u8>,
+    /// What it took; None if the call was not begun.
+    pub outcome: Option<Outcome>,
+}
+
+impl fmt::Display for RemoteFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for RemoteFailure {}
+
+/// What one core keeps for other threads.
+#[derive(Default)]
+struct Local {
+    clients: HashMap<u64, Client>,
+    /// Calls that are under way, to be cancelled.
+    calls: HashMap<u64, Rc<Notify>>,
+}
+
+thread_local! {
+    static LOCAL: RefCell<Local> = RefCell::default();
+}
+
+/// Names clients and calls; no two are alike within the process.
+static NAMES: AtomicU64 = AtomicU64::new(1);
+
+fn name() -> u64 {
+    NAMES.fetch_add(1, Relaxed)
+}
+
+impl Remote {
+    /// Connects a client on each of these cores. They share the configuration's budget.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] of the first core that could not.
+    pub async fn connect(cores: &[Handle], config: Config) -> Result<Remote, ConnectError> {
+        let mut inner = Inner { cores: Vec::new(), turn: AtomicU64::new(0) };
+        for core in cores {
+            let (config, name) = (config.clone(), name());
+            let connected = core.spawn(move || async move {
+                let client = Client::connect(config).await?;
+                LOCAL.with_borrow_mut(|local| local.clients.insert(name, client));
+                Ok::<(), ConnectError>(())
+            });
+            connected.await.map_err(|Lost| ConnectError::NoCore)??;
+            inner.cores.push((core.clone(), name));
+        }
+        if inner.cores.is_empty() {
+            return Err(ConnectError::NoCore);
+        }
+        Ok(Remote { inner: Arc::new(inner) })
+    }
+
+    /// A call to be awaited, on the next core in turn.
+    pub fn call(&self, method: Method, payload: impl Into<Vec<u8>>) -> RemoteCall {
+        let turn = self.inner.turn.fetch_add(1, Relaxed) as usize % self.inner.cores.len();
+        let payload = payload.into();
+        let (remote, deadline, idempotent) = (self.clone(), None, false);
+        RemoteCall { remote, core: turn, method, payload, deadline, idempotent }
+    }
+
+    /// What has happened so far, on each core.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] if a core has ended.
+    pub async fn counters(&self) -> Result<Vec<Counters>, Lost> {
+        let mut all = Vec::new();
+        for &(ref core, name) in &self.inner.cores {
+            let counters = core.spawn(move || async move { find(name).map(|c| c.counters()) });
+            all.push(counters.await?.ok_or(Lost)?);
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for (core, name) in self.cores.drain(..) {
+            drop(core.spawn(move || async move {
+                let client = LOCAL.with_borrow_mut(|local| local.clients.remove(&name));
+                drop(client);
+            }));
+        }
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("cores", &self.inner.cores.len()).finish()
+    }
+}
+
+fn find(name: u64) -> Option<Client> {
+    LOCAL.with_borrow(|local| local.clients.get(&name).cloned())
+}
+
+/// A call that is being described; awaiting it makes it. Its method's settings hold, as the
+/// configuration has them.
+#[must_use = "a call does nothing unless awaited"]
+pub struct RemoteCall {
+    remote: Remote,
+    core: usize,
+    method: Method,
+    payload: Vec<u8>,
+    deadline: Option<Duration>,
+    idempotent: bool,
+}
+
+impl RemoteCall {
+    /// It must be done within this time.
+    pub fn deadline(mut self, within: Duration) -> RemoteCall {
+        self.deadline = Some(within);
+        self
+    }
+
+    /// Running it twice does no harm.
+    pub fn idempotent(mut self) -> RemoteCall {
+        self.idempotent = true;
+        self
+    }
+}
+
+type Answer = Result<RemoteReply, RemoteFailure>;
+
+impl IntoFuture for RemoteCall {
+    type Output = Answer;
+    type IntoFuture = RemoteCalling;
+
+    fn into_future(self) -> RemoteCalling {
+        let RemoteCall { remote, core, method, payload, deadline, idempotent } = self;
+        let (handle, client) = remote.inner.cores[core].clone();
+        let name = name();
+        let answer = handle.spawn(move || async move {
+            let Some(client) = find(client) else { return Err(closed()) };
+            let mut call = client.call(method, payload);
+            if let Some(deadline) = deadline {
+                call = call.deadline(deadline);
+            }
+            if idempotent {
+                call = call.idempotent();
+            }
+            until_cancelled(name, call.into_future()).await
+        });
+        RemoteCalling { core: handle, name, answer, done: false, _remote: remote }
+    }
+}
+
+/// The future of a [`RemoteCall`]. The call is under way already; dropping the future cancels it.
+#[must_use = "dropping it cancels the call"]
+pub struct RemoteCalling {
+    core: Handle,
+    name: u64,
+    answer: RemoteHandle<Answer>,
+    done: bool,
+    /// The client lives as long as its calls.
+    _remote: Remote,
+}
+
+impl Future for RemoteCalling {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        let answer = Pin::new(&mut self.answer).poll(context);
+        self.done = answer.is_ready();
+        answer.map(|answer| answer.unwrap_or_else(|Lost| Err(closed())))
+    }
+}
+
+impl Drop for RemoteCalling {
+    fn drop(&mut self) {
+        if !self.done {
+            let name = self.name;
+            drop(self.core.spawn(move || async move {
+                let call = LOCAL.with_borrow(|local| local.calls.get(&name).cloned());
+                call.iter().for_each(|call| call.notify());
+            }));
+        }
+    }
+}
+
+fn closed() -> RemoteFailure {
+    let error = Error::new(ErrorKind::Closed, Executed::Unknown);
+    RemoteFailure { error, payload: Vec::new(), outcome: None }
+}
+
+/// The call's result, unless the thread that wanted it lets go of it first.
+async fn until_cancelled(name: u64, calling: Calling) -> Answer {
+    let cancel = Rc::new(Notify::new());
+    LOCAL.with_borrow_mut(|local| local.calls.insert(name, cancel.clone()));
+    let result = {
+        let (mut calling, mut cancelled) = (pin!(calling), pin!(cancel.notified()));
+        poll_fn(|context| match calling.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    };
+    LOCAL.with_borrow_mut(|local| local.calls.remove(&name));
+    match result {
+        Some(Ok(reply)) => Ok(send_reply(reply)),
+        Some(Err(failure)) => Err(send_failure(failure)),
+        None => Err(closed()),
+    }
+}
+
+fn send_reply(reply: Reply) -> RemoteReply {
+    let outcome = *reply.outcome();
+    RemoteReply { payload: reply.into_vec(), outcome }
+}
+
+fn send_failure(failure: Failure) -> RemoteFailure {
+    let payload = failure.payload().to_vec();
+    RemoteFailure { error: *failure.error(), payload, outcome: failure.outcome().copied() }
+}

@@ -1,0 +1,127 @@
+//! Calls from threads that are no core of ours.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use bowline_client::{Config, Remote, Replica};
+use bowline_protocol::ErrorKind;
+use bowline_runtime::{Handle, Runtime};
+
+use crate::server::{Answer, READ, Server};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Servers on a core of their own, and that core.
+fn servers() -> (Handle, Vec<Replica>) {
+    let (send, receive) = mpsc::channel();
+    let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>()).unwrap();
+    let handle = cores.handles()[0].clone();
+    let started = handle.spawn(|| async move {
+        let servers = [1, 2, 3].map(Server::start);
+        let replicas = servers.iter().map(|server| Replica::new(server.id, server.address));
+        send.send(replicas.collect()).unwrap();
+        SERVERS.set(servers.into());
+    });
+    started.wait().unwrap();
+    (handle, receive.recv().unwrap())
+}
+
+thread_local! {
+    static SERVERS: std::cell::RefCell<Vec<std::rc::Rc<Server>>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// Waits on the servers' core until that is so of the first of them.
+fn until(handle: &Handle, what: impl Fn(&Server) -> bool + Send + 'static) {
+    let wait = handle.spawn(|| async move {
+        let server = SERVERS.with_borrow(|servers| servers[0].clone());
+        server.until(what).await;
+    });
+    wait.wait().unwrap();
+}
+
+/// Any executor does; this is one of Bowline's, on a thread of its own.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    Runtime::builder().build().unwrap().block_on(future)
+}
+
+#[test]
+fn calls_from_many_threads_are_answered() {
+    let (_servers, replicas) = servers();
+    let cores = Runtime::builder().cores([0, 1], |_| std::future::pending::<()>()).unwrap();
+    let client = block_on(Remote::connect(cores.handles(), Config::new(replicas))).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let client = client.clone();
+            scope.spawn(move || {
+                block_on(async {
+                    for number in 0..50 {
+                        let call = client.call(READ, [thread, number]).deadline(DEADLINE);
+                        assert_eq!(call.await.unwrap().payload, [thread, number]);
+                    }
+                })
+            });
+        }
+    });
+    let counters = block_on(client.counters()).unwrap();
+    assert_eq!(counters.iter().map(|core| core.ok).sum::<u64>(), 200);
+    assert!(counters.iter().all(|core| core.ok == 100), "in turn");
+}
+
+#[test]
+fn dropping_the_future_on_its_thread_cancels_on_the_wire() {
+    let (servers, replicas) = servers();
+    let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>()).unwrap();
+    let mut config = Config::new(replicas);
+    config.core.pick = bowline_client::core::PickRule::First;
+    let client = block_on(Remote::connect(cores.handles(), config)).unwrap();
+    let silence = servers.spawn(|| async {
+        SERVERS.with_borrow(|servers| servers[0].answer.set(Answer::Silence));
+    });
+    silence.wait().unwrap();
+    let calling = client.call(READ, *b"x").deadline(DEADLINE).into_future();
+    until(&servers, |server| server.seen() == 1);
+    drop(calling);
+    until(&servers, |server| server.cancels.borrow().len() == 1);
+}
+
+#[test]
+fn a_failure_comes_back_with_its_error() {
+    let (servers, replicas) = servers();
+    let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>()).unwrap();
+    let client = block_on(Remote::connect(cores.handles(), Config::new(replicas))).unwrap();
+    let fail = servers.spawn(|| async {
+        let status = bowline_protocol::Status::App(7);
+        SERVERS
+            .with_borrow(|servers| servers.iter().for_each(|s| s.answer.set(Answer::Fail(status))));
+    });
+    fail.wait().unwrap();
+    let failure = block_on(client.call(READ, *b"x").deadline(DEADLINE).into_future()).unwrap_err();
+    assert_eq!(failure.error.kind, ErrorKind::App(7));
+    assert_eq!(failure.payload, b"why");
+}
+
+#[test]
+fn a_core_that_has_ended_is_an_error_and_no_hang() {
+    let (_servers, replicas) = servers();
+    let stop = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let cores = {
+        let stop = stop.clone();
+        Runtime::builder()
+            .cores([0], move |_| {
+                let (send, receive) = mpsc::channel::<()>();
+                *stop.lock().unwrap() = Some(send);
+                async move {
+                    while receive.try_recv().is_err() {
+                        bowline_runtime::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+            })
+            .unwrap()
+    };
+    let client = block_on(Remote::connect(cores.handles(), Config::new(replicas))).unwrap();
+    let stop = stop.lock().unwrap().take().unwrap();
+    stop.send(()).unwrap();
+    cores.join().unwrap();
+    let failure = block_on(client.call(READ, *b"x").into_future()).unwrap_err();
+    assert_eq!(failure.error.kind, ErrorKind::Closed);
+}
