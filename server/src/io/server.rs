@@ -13,7 +13,7 @@ use std::{format, io, thread};
 
 use bowline_protocol::{Features, Hello, Station, Takes};
 use bowline_runtime::net::{ListenOptions, TcpListener};
-use bowline_runtime::{Handle, Runtime, Stage, spawn_at};
+use bowline_runtime::{Handle, RemoteHandle, Runtime, Stage, spawn_at};
 
 use super::builder::{Builder, ServeError};
 use super::service::Service;
@@ -155,9 +155,10 @@ pub struct Control {
 impl Control {
     /// The counters of each core, at about the same moment. A core that has ended has none.
     pub fn snapshots(&self) -> Vec<Snapshot> {
-        let ask = |core: &Handle| core.spawn(|| async { inside(|core| core.snapshot()) });
-        let asked: Vec<_> = self.cores.iter().map(ask).collect();
-        asked.into_iter().map(|answer| answer.wait().ok().flatten().unwrap_or_default()).collect()
+        self.ask()
+            .into_iter()
+            .map(|answer| answer.wait().ok().flatten().unwrap_or_default())
+            .collect()
     }
 
     /// The counters of all cores together.
@@ -175,6 +176,20 @@ impl Control {
             sum.add(&core);
             sum
         })
+    }
+
+    /// As [`Control::snapshot`], without blocking: for any executor, the server's own included.
+    pub async fn snapshot_soon(&self) -> Snapshot {
+        let mut sum = Snapshot::default();
+        for answer in self.ask() {
+            sum = sum.plus(&answer.await.ok().flatten().unwrap_or_default());
+        }
+        sum
+    }
+
+    fn ask(&self) -> Vec<RemoteHandle<Option<Snapshot>>> {
+        let ask = |core: &Handle| core.spawn(|| async { inside(|core| core.snapshot()) });
+        self.cores.iter().map(ask).collect()
     }
 
     /// Has the server take on nothing new, finish what it has within `grace`, say goodbye and end.
