@@ -12,7 +12,7 @@ pub use args::{
     CompareArgs, EchoClientArgs, EchoServerArgs, EchoSide, FaultArgs, LoadArgs, LoadShape,
     PolicyArgs, ReplicaArgs, ServeArgs,
 };
-pub use policy::{FaultPattern, Policy};
+pub use policy::{FaultPattern, Pick, Policy};
 
 /// Compare no redundancy, delayed hedging and tied requests on live replicas.
 ///

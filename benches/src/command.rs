@@ -1,9 +1,13 @@
 //! From a command line to an exit status.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::process::ExitCode;
 
-use crate::cli::{Command, NoCommand, parse};
+use crate::cli::{Command, EchoSide, NoCommand, parse};
+use crate::interrupt::EXIT_INTERRUPTED;
+use crate::run::RunEnd;
+use crate::{compare, echo, load, serve};
 
 /// What a shell reports of a command that was used wrongly.
 const EXIT_USAGE: u8 = 2;
@@ -23,12 +27,22 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(EXIT_USAGE);
         }
     };
-    let name = match command {
-        Command::Compare(_) => "compare",
-        Command::Serve(_) => "serve",
-        Command::Load(_) => "load",
-        Command::Echo(_) => "echo",
-    };
-    eprintln!("bowline: this build has no client and no server yet, which '{name}' needs");
-    ExitCode::FAILURE
+    match command {
+        Command::Compare(args) => status(compare::run(&args)),
+        Command::Load(args) => status(load::run(&args)),
+        Command::Serve(args) => status(serve::run(&args).map(|()| RunEnd::Whole)),
+        Command::Echo(EchoSide::Server(args)) => status(echo::serve(&args).map(|()| RunEnd::Whole)),
+        Command::Echo(EchoSide::Client(args)) => status(echo::drive(&args).map(|()| RunEnd::Whole)),
+    }
+}
+
+fn status<E: Display>(result: Result<RunEnd, E>) -> ExitCode {
+    match result {
+        Ok(RunEnd::Whole) => ExitCode::SUCCESS,
+        Ok(RunEnd::Interrupted) => ExitCode::from(EXIT_INTERRUPTED),
+        Err(error) => {
+            eprintln!("bowline: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,14 +1,16 @@
 //! The course of a comparison: every policy has its turn in every round.
 //!
 //! Interleaved (A B C, A B C), so that what disturbs the machine for a while disturbs all of them
-//! alike, and each turn with the same calls at the same times under the same stalls.
+//! alike. Within a round all have the same calls at the same times under the same stalls; the next
+//! round has others, so that the spread over the rounds tells how much hangs on them.
 
 use core::time::Duration;
 
 use crate::cli::Policy;
-use crate::faults::Plan;
+use crate::faults::{Plan, StallModel};
 use crate::interrupt::Interrupt;
-use crate::schedule::Schedule;
+use crate::random::Random;
+use crate::schedule::{Load, Schedule};
 use crate::stats::{Rounds, Slice};
 
 /// Something that can give a policy its turn.
@@ -16,19 +18,29 @@ pub trait Driver {
     /// Why a turn failed as a whole; that calls fail is no such reason.
     type Error;
 
-    /// Sends the calls of `schedule` under `policy` while replicas stall by `plan`, waits for
-    /// them to end, and says what was measured. Ends early, with what it has, once the user has
-    /// asked; tells `progress` how much of the schedule's time has passed.
+    /// Sends the calls of `round` under `policy` while replicas stall as it says, waits for them
+    /// to end, and says what was measured. Ends early, with what it has, once the user has asked;
+    /// tells `progress` how much of the schedule's time has passed.
     ///
     /// # Errors
     /// Nothing could be measured.
     fn turn(
         &mut self,
         policy: Policy,
-        schedule: &Schedule,
-        plan: &Plan,
+        round: &Round,
         progress: &mut dyn FnMut(Duration),
     ) -> Result<Slice, Self::Error>;
+}
+
+/// What happens in one round, to every policy alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The calls.
+    pub schedule: Schedule,
+    /// The stalls.
+    pub plan: Plan,
+    /// Call number `n` of the schedule draws its time on a replica by this plus `n`.
+    pub draws: u64,
 }
 
 /// What is to be run.
@@ -38,10 +50,14 @@ pub struct Course {
     pub policies: Vec<Policy>,
     /// How many rounds.
     pub rounds: u32,
+    /// Names all rounds.
+    pub seed: u64,
     /// The calls of each turn.
-    pub schedule: Schedule,
+    pub load: Load,
     /// The stalls of each turn.
-    pub plan: Plan,
+    pub stalls: StallModel,
+    /// How many replicas may stall.
+    pub replicas: usize,
 }
 
 /// Where a course is, for a reader who waits.
@@ -58,7 +74,18 @@ pub struct Position {
 impl Course {
     /// Time of calls in all turns.
     pub fn duration(&self) -> Duration {
-        self.schedule.duration() * self.rounds * self.policies.len() as u32
+        self.load.duration * self.rounds * self.policies.len() as u32
+    }
+
+    /// Draws a round; the same number gives the same one. The rounds of a run have numbers from 1;
+    /// number 0 is there for warming up.
+    pub fn round(&self, number: u32) -> Round {
+        let seed = Random::new(self.seed.wrapping_add(u64::from(number)), "round").bits();
+        Round {
+            schedule: Schedule::draw(seed, &self.load),
+            plan: Plan::draw(seed, &self.stalls, self.replicas, self.load.duration),
+            draws: seed,
+        }
     }
 
     /// Runs all turns, or those before the user asked to end.
@@ -78,6 +105,7 @@ impl Course {
         let mut results: Vec<Rounds> = self.policies.iter().map(empty).collect();
         let mut before = Duration::ZERO;
         for round in 1..=self.rounds {
+            let drawn = self.round(round);
             for (&policy, rounds) in self.policies.iter().zip(&mut results) {
                 if interrupt.asked() {
                     break;
@@ -86,12 +114,12 @@ impl Course {
                     progress(Position { round, policy, elapsed: before + elapsed });
                 };
                 tell(Duration::ZERO);
-                rounds.slices.push(driver.turn(policy, &self.schedule, &self.plan, &mut tell)?);
-                before += self.schedule.duration();
+                rounds.slices.push(driver.turn(policy, &drawn, &mut tell)?);
+                before += self.load.duration;
             }
             if interrupt.asked() {
                 // The signal may also have come after the last turn, and cut nothing short.
-                leave_out_round(&mut results, round, self.schedule.duration());
+                leave_out_round(&mut results, round, self.load.duration);
                 break;
             }
         }
@@ -111,13 +139,15 @@ fn leave_out_round(results: &mut [Rounds], round: u32, whole: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Arrivals, Load};
+    use crate::faults::Pattern;
+    use crate::schedule::Arrivals;
 
     const TURN: Duration = Duration::from_secs(2);
 
     /// Notes whose turn it was; the user asks to end in the middle of turn number `ask_at`.
     struct Fake {
         turns: Vec<Policy>,
+        rounds: Vec<Round>,
         ask_at: Option<usize>,
         interrupt: Interrupt,
     }
@@ -128,14 +158,14 @@ mod tests {
         fn turn(
             &mut self,
             policy: Policy,
-            schedule: &Schedule,
-            _plan: &Plan,
+            round: &Round,
             progress: &mut dyn FnMut(Duration),
         ) -> Result<Slice, String> {
             self.turns.push(policy);
+            self.rounds.push(round.clone());
             progress(TURN / 2);
             let mut slice = Slice::new(TURN);
-            slice.duration = schedule.duration();
+            slice.duration = round.schedule.duration();
             if self.ask_at == Some(self.turns.len()) {
                 self.interrupt.ask();
                 slice.duration = TURN / 2;
@@ -150,27 +180,34 @@ mod tests {
         Course {
             policies: vec![Policy::None, Policy::Hedged, Policy::Tied],
             rounds: 3,
-            schedule: Schedule::draw(1, &load),
-            plan: Plan::default(),
+            seed: 1,
+            load,
+            stalls: StallModel {
+                pattern: Pattern::Independent,
+                length: Duration::from_millis(20),
+                gap: Duration::from_millis(100),
+            },
+            replicas: 3,
         }
     }
 
     /// Runs a course that is interrupted in that turn; slices a policy, and the turns taken.
-    fn run(ask_at: Option<usize>) -> (Vec<usize>, Vec<Policy>, Vec<Position>) {
+    fn run(ask_at: Option<usize>) -> (Vec<usize>, Fake, Vec<Position>) {
         let interrupt = Interrupt::default();
-        let mut fake = Fake { turns: Vec::new(), ask_at, interrupt: interrupt.clone() };
+        let mut fake =
+            Fake { turns: Vec::new(), rounds: Vec::new(), ask_at, interrupt: interrupt.clone() };
         let mut positions = Vec::new();
         let results = course()
             .run(&mut fake, &interrupt, &mut |position| positions.push(position))
             .expect("the fake never fails");
-        (results.iter().map(|rounds| rounds.slices.len()).collect(), fake.turns, positions)
+        (results.iter().map(|rounds| rounds.slices.len()).collect(), fake, positions)
     }
 
     #[test]
     fn policies_take_turns_within_each_round() {
-        let (slices, turns, positions) = run(None);
+        let (slices, fake, positions) = run(None);
         assert_eq!(slices, [3, 3, 3]);
-        assert_eq!(turns, [Policy::None, Policy::Hedged, Policy::Tied].repeat(3));
+        assert_eq!(fake.turns, [Policy::None, Policy::Hedged, Policy::Tied].repeat(3));
         assert!(positions.is_sorted_by_key(|position| position.elapsed));
         let last = positions.last().expect("turns were taken");
         assert_eq!((last.round, last.policy), (3, Policy::Tied));
@@ -178,10 +215,23 @@ mod tests {
     }
 
     #[test]
+    fn all_policies_of_a_round_see_the_same_and_every_round_something_else() {
+        let (_, fake, _) = run(None);
+        for round in fake.rounds.chunks(3) {
+            assert!(round.iter().all(|turn| turn == &round[0]));
+        }
+        let (first, second) = (&fake.rounds[0], &fake.rounds[3]);
+        assert_ne!(first.schedule, second.schedule);
+        assert_ne!(first.plan, second.plan);
+        assert_ne!(first.draws, second.draws);
+        assert_eq!(first, &course().round(1), "a seed names its rounds for ever");
+    }
+
+    #[test]
     fn a_round_that_was_cut_short_is_left_out() {
-        let (slices, turns, _) = run(Some(5));
+        let (slices, fake, _) = run(Some(5));
         assert_eq!(slices, [1, 1, 1]);
-        assert_eq!(turns.len(), 5, "no turn begins after the user has asked");
+        assert_eq!(fake.turns.len(), 5, "no turn begins after the user has asked");
     }
 
     #[test]

@@ -3,5 +3,5 @@
 mod child;
 mod cluster;
 
-pub use child::{die_with_parent, send_ready, wait_for_peers};
+pub use child::{die_with_parent, send_ready, send_serving, wait_for_peers};
 pub use cluster::{Cluster, LaunchError};

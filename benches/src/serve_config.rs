@@ -21,11 +21,11 @@ pub struct ServeConfig {
     /// Where it listens.
     pub listen: SocketAddr,
     /// Its number.
-    pub replica: u32,
+    pub replica: u16,
     /// Its data file.
     pub file: PathBuf,
     /// The other replicas, by number.
-    pub peers: Vec<(u32, SocketAddr)>,
+    pub peers: Vec<(u16, SocketAddr)>,
 }
 
 /// Why the configuration cannot be used.
@@ -67,7 +67,7 @@ pub enum ConfigError {
     )]
     Duplicate {
         /// The number.
-        replica: u32,
+        replica: u16,
     },
 }
 
@@ -76,7 +76,7 @@ pub enum ConfigError {
 #[serde(deny_unknown_fields)]
 struct File {
     listen: Option<SocketAddr>,
-    replica: Option<u32>,
+    replica: Option<u16>,
     file: Option<PathBuf>,
     #[serde(default)]
     peers: BTreeMap<String, String>,
@@ -101,7 +101,7 @@ impl ServeConfig {
         } else {
             args.peers.iter().map(|given| peer(given)).collect::<Result<Vec<_>, _>>()?
         };
-        let mut numbers: Vec<u32> = peers.iter().map(|(n, _)| *n).chain([replica]).collect();
+        let mut numbers: Vec<u16> = peers.iter().map(|(n, _)| *n).chain([replica]).collect();
         numbers.sort_unstable();
         if let Some(pair) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(ConfigError::Duplicate { replica: pair[0] });
@@ -139,7 +139,7 @@ fn locate(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-fn peer(given: &str) -> Result<(u32, SocketAddr), ConfigError> {
+fn peer(given: &str) -> Result<(u16, SocketAddr), ConfigError> {
     let malformed = || ConfigError::Peer { given: given.to_owned() };
     let (number, address) = given.split_once('=').ok_or_else(malformed)?;
     let number = number.trim().parse().map_err(|_| malformed())?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::policy::{FaultPattern, Policy};
+use super::policy::{FaultPattern, Pick, Policy};
 use crate::units::{
     parse_duration, parse_micros, parse_percent, parse_rate, parse_seconds, parse_size,
 };
@@ -94,6 +94,13 @@ pub struct PolicyArgs {
     /// delay]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub stagger: Option<Duration>,
+    /// How the first replica of a call is chosen; a second copy goes to another one
+    ///
+    /// round-robin stands for placement by key, as most storage has it: the block says which
+    /// replica is asked first, however busy that is. two-choices steers around a busy replica,
+    /// with or without second copies.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Pick::RoundRobin)]
+    pub pick: Pick,
 }
 
 /// How a replica serves.
@@ -143,7 +150,7 @@ pub struct ServeArgs {
     pub listen: Option<SocketAddr>,
     /// Number of this replica; each has another [default: 0]
     #[arg(long, value_name = "N")]
-    pub replica: Option<u32>,
+    pub replica: Option<u16>,
     /// Another replica, to which cancels of tied requests go; once for each peer
     #[arg(long = "peer", value_name = "N=HOST:PORT", value_delimiter = ',')]
     pub peers: Vec<String>,

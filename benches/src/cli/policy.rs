@@ -15,6 +15,8 @@ pub enum Policy {
     Hedged,
     /// Two copies that know of each other; the one that starts first cancels the other
     Tied,
+    /// Tied, and a third copy when the one that started is itself slow
+    TiedHedged,
 }
 
 impl Policy {
@@ -24,6 +26,7 @@ impl Policy {
             Policy::None => "none",
             Policy::Hedged => "hedged",
             Policy::Tied => "tied",
+            Policy::TiedHedged => "tied-hedged",
         }
     }
 }
@@ -31,6 +34,24 @@ impl Policy {
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// How a client chooses the replica of a copy among those that it may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pick {
+    /// One after the other, whatever their load
+    RoundRobin,
+    /// The less loaded of two drawn at random
+    TwoChoices,
+}
+
+impl fmt::Display for Pick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pick::RoundRobin => "round-robin",
+            Pick::TwoChoices => "two-choices",
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Parent and child talk by lines. The child writes `ready ADDRESS` to its standard output; the
 //! parent, when it has heard all of them, writes `peers N=ADDRESS ...` to each one's standard
-//! input. The end of standard input asks the child to end.
+//! input; the child writes `serving` when it does. The end of standard input asks it to end.
 
 use std::io::{self, BufRead, Error, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -33,11 +33,20 @@ pub fn send_ready(output: &mut impl Write, address: SocketAddr) -> io::Result<()
     output.flush()
 }
 
+/// Tells the parent that clients may connect.
+///
+/// # Errors
+/// The parent has ended.
+pub fn send_serving(output: &mut impl Write) -> io::Result<()> {
+    writeln!(output, "{SERVING}")?;
+    output.flush()
+}
+
 /// Waits for the parent's list of all replicas, by number; this one is among them.
 ///
 /// # Errors
 /// The parent has ended, or wrote something else.
-pub fn wait_for_peers(input: &mut impl BufRead) -> io::Result<Vec<(u32, SocketAddr)>> {
+pub fn wait_for_peers(input: &mut impl BufRead) -> io::Result<Vec<(u16, SocketAddr)>> {
     let mut line = String::new();
     input.read_line(&mut line)?;
     parse_peers(&line).ok_or_else(|| {
@@ -47,6 +56,8 @@ pub fn wait_for_peers(input: &mut impl BufRead) -> io::Result<Vec<(u32, SocketAd
 
 /// What a line that says an address begins with.
 pub(super) const READY: &str = "ready ";
+/// What a replica says once it serves.
+pub(super) const SERVING: &str = "serving";
 const PEERS: &str = "peers";
 
 /// The line that [`wait_for_peers`] reads.
@@ -55,7 +66,7 @@ pub(super) fn peers_line(addresses: &[SocketAddr]) -> String {
     format!("{PEERS}{}\n", peers.collect::<String>())
 }
 
-fn parse_peers(line: &str) -> Option<Vec<(u32, SocketAddr)>> {
+fn parse_peers(line: &str) -> Option<Vec<(u16, SocketAddr)>> {
     line.trim()
         .strip_prefix(PEERS)?
         .split_whitespace()

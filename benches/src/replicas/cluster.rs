@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
-use super::child::{READY, peers_line};
+use super::child::{READY, SERVING, peers_line};
 use crate::faults::Pausable;
 
 /// How long a replica may take to say that it listens.
@@ -63,14 +63,16 @@ struct Replica {
 struct Process {
     child: Child,
     input: Option<ChildStdin>,
+    lines: Receiver<String>,
 }
 
 impl Cluster {
     /// Starts `count` replicas and tells each where all of them listen.
     ///
     /// `command` makes the command of a replica by its number; its program has to say
-    /// [`send_ready`](super::send_ready) and hear [`wait_for_peers`](super::wait_for_peers). To be called from a thread that lasts as long as the cluster:
-    /// the kernel ends the children with the *thread* that started them.
+    /// [`send_ready`](super::send_ready), hear [`wait_for_peers`](super::wait_for_peers), and say
+    /// [`send_serving`](super::send_serving). To be called from a thread that lasts as long as the
+    /// cluster: the kernel ends the children with the *thread* that started them.
     ///
     /// # Errors
     /// [`LaunchError`]; replicas that had come up are ended.
@@ -81,8 +83,8 @@ impl Cluster {
         let started = (0..count).map(|number| Process::start(command(number), number));
         let started = started.collect::<Result<Vec<_>, _>>()?;
         let mut replicas = Vec::with_capacity(count);
-        for (number, (process, output)) in started.into_iter().enumerate() {
-            replicas.push(Replica::ready(process, output, number)?);
+        for (number, process) in started.into_iter().enumerate() {
+            replicas.push(Replica::ready(process, number)?);
         }
         let addresses: Vec<SocketAddr> = replicas.iter().map(|r: &Replica| r.address).collect();
         let peers = peers_line(&addresses);
@@ -91,6 +93,14 @@ impl Cluster {
                 replica: number,
                 why: format!("it does not listen to its parent: {error}"),
             })?;
+        }
+        for (number, replica) in replicas.iter().enumerate() {
+            let heard = replica.process().line();
+            let not_ready = |why| LaunchError::NotReady { replica: number, why };
+            match heard.map_err(not_ready)?.as_str() {
+                SERVING => {}
+                other => return Err(not_ready(format!("it said {other:?}"))),
+            }
         }
         Ok(Cluster { replicas })
     }
@@ -141,21 +151,12 @@ impl Pausable for Cluster {
 
 impl Replica {
     /// Waits until the process says where it listens.
-    fn ready(
-        mut process: Process,
-        output: ChildStdout,
-        number: usize,
-    ) -> Result<Replica, LaunchError> {
+    fn ready(mut process: Process, number: usize) -> Result<Replica, LaunchError> {
         let not_ready = |why: String| LaunchError::NotReady { replica: number, why };
-        let line = first_line(output)
-            .ok_or_else(|| not_ready(format!("silent for {} s", START_TIMEOUT.as_secs())))?;
-        match line.trim().strip_prefix(READY).and_then(|address| address.parse().ok()) {
+        let line = process.line().map_err(not_ready)?;
+        match line.strip_prefix(READY).and_then(|address| address.parse().ok()) {
             Some(address) => Ok(Replica { address, process: Mutex::new(process) }),
-            None if line.is_empty() => Err(not_ready(match process.child.wait() {
-                Ok(status) => format!("it ended with {status}"),
-                Err(error) => format!("it closed its output: {error}"),
-            })),
-            None => Err(not_ready(format!("it said {:?}", line.trim()))),
+            None => Err(not_ready(format!("it said {line:?}"))),
         }
     }
 
@@ -166,7 +167,7 @@ impl Replica {
 }
 
 impl Process {
-    fn start(mut command: Command, replica: usize) -> Result<(Self, ChildStdout), LaunchError> {
+    fn start(mut command: Command, replica: usize) -> Result<Self, LaunchError> {
         // A group of its own: Ctrl-C is for the parent, which ends the replicas in its own time.
         let child = command
             .process_group(0)
@@ -174,13 +175,28 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|source| LaunchError::Spawn { replica, source })?;
-        let mut process = Process { child, input: None };
+        let mut process = Process { child, input: None, lines: mpsc::channel().1 };
         process.input = process.child.stdin.take();
         let Some(output) = process.child.stdout.take() else {
             let why = "it has no standard output".into();
             return Err(LaunchError::NotReady { replica, why });
         };
-        Ok((process, output))
+        process.lines = lines(output);
+        Ok(process)
+    }
+
+    /// The next line that it says; why none comes.
+    fn line(&mut self) -> Result<String, String> {
+        match self.lines.recv_timeout(START_TIMEOUT) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(format!("silent for {} s", START_TIMEOUT.as_secs()))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(match self.child.wait() {
+                Ok(status) => format!("it ended with {status}"),
+                Err(error) => format!("it closed its output: {error}"),
+            }),
+        }
     }
 
     fn tell(&mut self, line: &str) -> io::Result<()> {
@@ -209,18 +225,16 @@ impl Drop for Process {
     }
 }
 
-/// The first line of `output`, empty at its end; none if it does not come in time.
-fn first_line(output: ChildStdout) -> Option<String> {
+/// The lines of `output`, as they come.
+fn lines(output: ChildStdout) -> Receiver<String> {
     let (told, heard) = mpsc::channel();
     // Goes on reading, so that the replica never blocks on its output; ends with the replica.
     thread::spawn(move || {
-        let mut output = BufReader::new(output);
-        let mut line = String::new();
-        output.read_line(&mut line).ok();
-        told.send(line).ok();
-        io::copy(&mut output, &mut io::sink()).ok();
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            told.send(line.trim().to_owned()).ok();
+        }
     });
-    heard.recv_timeout(START_TIMEOUT).ok()
+    heard
 }
 
 #[cfg(test)]
@@ -240,8 +254,9 @@ mod tests {
         }
     }
 
-    const REPLICA: &str = "echo ready 127.0.0.1:$((7000 + $1)); read peers; cat > /dev/null";
-    const DEAF: &str = "echo ready 127.0.0.1:7000; read peers; exec sleep 60";
+    const REPLICA: &str =
+        "echo ready 127.0.0.1:$((7000 + $1)); read peers; echo serving; cat > /dev/null";
+    const DEAF: &str = "echo ready 127.0.0.1:7000; read peers; echo serving; exec sleep 60";
 
     fn pid(cluster: &Cluster, replica: usize) -> Pid {
         i32::try_from(cluster.process_id(replica)).ok().and_then(Pid::from_raw).expect("a pid")
@@ -271,7 +286,7 @@ mod tests {
         let heard = folder.path().join("heard");
         let cluster = Cluster::launch(2, |number| {
             let mut command = shell(
-                "echo ready 127.0.0.1:$((7000 + $1)); read peers; echo $peers > \"$HEARD.$1\"",
+                "echo ready 127.0.0.1:$((7000 + $1)); read peers; echo $peers > \"$HEARD.$1\"; echo serving",
             )(number);
             command.env("HEARD", &heard);
             command
@@ -312,7 +327,7 @@ mod tests {
         let done = folder.path().join("done");
         let cluster = Cluster::launch(1, |number| {
             let mut command = shell(
-                "echo ready 127.0.0.1:7000; read peers; cat > /dev/null; echo done > \"$DONE\"",
+                "echo ready 127.0.0.1:7000; read peers; echo serving; cat > /dev/null; echo done > \"$DONE\"",
             )(number);
             command.env("DONE", &done);
             command

@@ -108,6 +108,8 @@ pub struct Slice {
     pub counters: Counters,
     /// How long calls fell due.
     pub duration: Duration,
+    /// CPU time that the client and the replicas used together; zero where that is not known.
+    pub cpu: Duration,
     deadline: Duration,
 }
 
@@ -119,6 +121,7 @@ impl Slice {
             lag: Latencies::new(),
             counters: Counters::default(),
             duration: Duration::ZERO,
+            cpu: Duration::ZERO,
             deadline,
         }
     }
@@ -156,6 +159,7 @@ impl Slice {
         self.lag.merge(&other.lag);
         self.counters += other.counters;
         self.duration += other.duration;
+        self.cpu += other.cpu;
     }
 }
 

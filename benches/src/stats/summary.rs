@@ -70,6 +70,19 @@ impl Summary {
         self.all.duration
     }
 
+    /// CPU time of client and replicas for each call; none where it is not known.
+    pub fn cpu_per_call(&self) -> Option<Duration> {
+        let calls = u32::try_from(self.counters().calls).ok().filter(|calls| *calls > 0)?;
+        (!self.all.cpu.is_zero()).then(|| self.all.cpu / calls)
+    }
+
+    /// CPUs that client and replicas kept busy on average, together; none where it is not known.
+    pub fn cpus_busy(&self) -> Option<f64> {
+        let seconds = self.all.duration.as_secs_f64();
+        let known = seconds > 0.0 && !self.all.cpu.is_zero();
+        known.then(|| self.all.cpu.as_secs_f64() / seconds)
+    }
+
     /// Calls that fell due, a second.
     pub fn offered_per_s(&self) -> Option<f64> {
         self.per_second(self.counters().calls)

@@ -1,0 +1,269 @@
+//! One policy's turn against live replicas.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bowline_client::core::{Counters, Outcome};
+use bowline_client::{Client, Failure, Reply};
+use bowline_protocol::{Cause, ErrorKind};
+use bowline_runtime::{Instant, Notify, Runtime, clock_now, sleep, sleep_until, spawn};
+
+use crate::cli::Policy;
+use crate::course::{Driver, Round};
+use crate::cpu;
+use crate::data::DataSet;
+use crate::faults::Injector;
+use crate::figures::Served;
+use crate::frontend::{Frontend, FrontendError, Seat};
+use crate::interrupt::Interrupt;
+use crate::replicas::Cluster;
+use crate::stats::{CallEnd, Slice};
+use crate::store::{READ, read_request};
+
+/// Between the decision to begin and the first moment of a schedule.
+const LEAD: Duration = Duration::from_millis(20);
+/// The longest sleep of the generator, so that the user's wish to end is seen.
+const NAP: Duration = Duration::from_millis(50);
+/// How long the copies that lost may take to end after the last call has.
+const LOSERS: Duration = Duration::from_secs(5);
+
+/// Sends calls from one thread, and reads what the replicas did.
+pub struct Live {
+    /// Where everything of the client's runs.
+    pub runtime: Runtime,
+    /// The clients.
+    pub frontend: Frontend,
+    /// The replicas' processes, if they are ours to stall.
+    pub cluster: Option<Arc<Cluster>>,
+    /// The blocks that are read.
+    pub set: DataSet,
+    /// Time that a call may take from when it falls due.
+    pub deadline: Duration,
+    /// The user's wish to end.
+    pub interrupt: Interrupt,
+    /// What the replicas did in all turns together.
+    pub served: Served,
+    /// What did not add up, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A turn on its way.
+struct Turn {
+    client: Client,
+    set: DataSet,
+    deadline: Duration,
+    start: Instant,
+    slice: RefCell<Slice>,
+    extra_wins: Cell<u64>,
+    waiting: Cell<u64>,
+    /// The last call that waited has ended.
+    empty: Notify,
+}
+
+impl Driver for Live {
+    type Error = FrontendError;
+
+    fn turn(
+        &mut self,
+        policy: Policy,
+        round: &Round,
+        progress: &mut dyn FnMut(Duration),
+    ) -> Result<Slice, FrontendError> {
+        let Live { runtime, frontend, cluster, set, deadline, interrupt, served: all, notes } =
+            self;
+        let Some(seat) = frontend.seats.iter().find(|seat| seat.policy == policy) else {
+            return Ok(Slice::new(*deadline));
+        };
+        runtime.block_on(async {
+            let before = frontend.figures().await?;
+            let counted = seat.client.counters();
+            let cpu_before = cpu_of(cluster.as_deref());
+            let start = clock_now() + LEAD;
+            let injector = cluster.as_ref().map(|cluster| {
+                Injector::start(&round.plan, std::time::Instant::now() + LEAD, cluster.clone())
+            });
+            let turn = Turn::new(seat, *set, *deadline, start);
+            let sent_for = turn.send_all(seat, round, interrupt, progress).await;
+            while turn.waiting.get() > 0 {
+                turn.empty.notified().await;
+            }
+            drop(injector);
+            losers_end(&seat.client).await;
+            let after = frontend.figures().await?;
+            let mut slice = turn.slice.borrow().clone();
+            slice.duration = sent_for;
+            slice.cpu = cpu_of(cluster.as_deref()).saturating_sub(cpu_before);
+            let client = difference(&counted, &seat.client.counters());
+            let mut served = Served::default();
+            for (before, after) in before.iter().zip(&after) {
+                served.add(before, after);
+                all.add(before, after);
+            }
+            fill(&mut slice, &client, &served, turn.extra_wins.get());
+            notes.extend(check(policy, &client, &served));
+            Ok(slice)
+        })
+    }
+}
+
+impl Turn {
+    fn new(seat: &Seat, set: DataSet, deadline: Duration, start: Instant) -> Rc<Turn> {
+        Rc::new(Turn {
+            client: seat.client.clone(),
+            set,
+            deadline,
+            start,
+            slice: RefCell::new(Slice::new(deadline)),
+            extra_wins: Cell::new(0),
+            waiting: Cell::new(0),
+            empty: Notify::new(),
+        })
+    }
+
+    /// Sends every call when it falls due, whatever became of those before; how long calls fell
+    /// due.
+    async fn send_all(
+        self: &Rc<Self>,
+        seat: &Seat,
+        round: &Round,
+        interrupt: &Interrupt,
+        progress: &mut dyn FnMut(Duration),
+    ) -> Duration {
+        for (number, arrival) in (0..).zip(round.schedule.arrivals()) {
+            let due = self.start + arrival.at;
+            while self.told(progress) && clock_now() < due {
+                if interrupt.asked() {
+                    return clock_now() - self.start;
+                }
+                sleep_until(due.min(clock_now() + NAP)).await;
+            }
+            self.waiting.set(self.waiting.get() + 1);
+            let draw = round.draws.wrapping_add(number);
+            let call = self.clone().call(seat.id, arrival.at, arrival.block, draw);
+            drop(spawn(call));
+        }
+        let end = self.start + round.schedule.duration();
+        while self.told(progress) && clock_now() < end && !interrupt.asked() {
+            sleep_until(end.min(clock_now() + NAP)).await;
+        }
+        (clock_now() - self.start).min(round.schedule.duration())
+    }
+
+    fn told(&self, progress: &mut dyn FnMut(Duration)) -> bool {
+        progress(clock_now() - self.start);
+        true
+    }
+
+    /// One call, from when it is sent to what is written down of it.
+    async fn call(
+        self: Rc<Self>,
+        policy: bowline_client::core::PolicyId,
+        due: Duration,
+        block: u64,
+        draw: u64,
+    ) {
+        let sent = clock_now();
+        // What the generator was late for is not given back: the deadline counts from `due`.
+        let left = (self.start + due + self.deadline) - sent;
+        let call = self.client.call(READ, read_request(block, draw));
+        let result = call.idempotent().policy(policy).deadline(left).await;
+        let ended = clock_now();
+        let end = self.end_of(block, result);
+        self.slice.borrow_mut().record(due, sent - self.start, ended - self.start, end);
+        self.waiting.set(self.waiting.get() - 1);
+        if self.waiting.get() == 0 {
+            self.empty.notify();
+        }
+    }
+
+    fn end_of(&self, block: u64, result: Result<Reply, Failure>) -> CallEnd {
+        match result {
+            Ok(reply) => {
+                self.extra_wins
+                    .set(self.extra_wins.get() + u64::from(won_by_extra(reply.outcome())));
+                match self.set.verify(block, &reply) {
+                    Ok(()) => CallEnd::Ok,
+                    Err(_) => CallEnd::Corrupt,
+                }
+            }
+            Err(failure) => match failure.error().kind {
+                ErrorKind::DeadlineExceeded => CallEnd::DeadlineMissed,
+                ErrorKind::Overloaded | ErrorKind::Shed => CallEnd::Shed,
+                _ => CallEnd::Error,
+            },
+        }
+    }
+}
+
+/// The reply was that of a hedge or of the second of two tied copies.
+fn won_by_extra(outcome: &Outcome) -> bool {
+    outcome.winner.is_some_and(|winner| match winner.cause {
+        Cause::Hedge => true,
+        Cause::First => outcome.tied && winner.n > 0,
+        Cause::Redispatch => false,
+    })
+}
+
+/// Waits until no copy of any call is out any more.
+async fn losers_end(client: &Client) {
+    let deadline = clock_now() + LOSERS;
+    while client.counters().live > 0 && clock_now() < deadline {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// CPU time of this process and of the replicas that it started.
+fn cpu_of(cluster: Option<&Cluster>) -> Duration {
+    let replicas = cluster.map_or(0, |cluster| cluster.addresses().len());
+    let used = |n| cluster.and_then(|cluster| cpu::used_by(cluster.process_id(n)));
+    cpu::used_by_us() + (0..replicas).filter_map(used).sum::<Duration>()
+}
+
+/// What a client counted between two looks; only the sums that a turn uses.
+fn difference(before: &Counters, after: &Counters) -> Counters {
+    Counters {
+        attempts: after.attempts - before.attempts,
+        lost: after.lost - before.lost,
+        live: after.live,
+        tied: after.tied - before.tied,
+        untied: after.untied - before.untied,
+        both_started: after.both_started - before.both_started,
+        hedges: after.hedges - before.hedges,
+        executions: after.executions - before.executions,
+        ..Counters::default()
+    }
+}
+
+/// Executions, withdrawals and sheds are the servers' own counts; what was sent, the client's.
+fn fill(slice: &mut Slice, client: &Counters, served: &Served, extra_wins: u64) {
+    let counters = &mut slice.counters;
+    counters.attempts = client.attempts;
+    counters.executions = served.executions;
+    counters.wasted_executions = served.executions.saturating_sub(counters.ok);
+    counters.hedges = client.hedges;
+    counters.second_copies = client.tied - client.untied;
+    counters.extra_wins = extra_wins;
+    counters.withdrawn = served.withdrawn_by_twin;
+    counters.both_started = client.both_started;
+    counters.shed = served.shed;
+}
+
+/// What the client sent has to be what the servers got, unless a connection broke.
+fn check(policy: Policy, client: &Counters, served: &Served) -> Option<String> {
+    let lost = client.lost + client.live;
+    if lost > 0 {
+        return Some(format!(
+            "{policy}: {lost} copies went down with a connection or had not ended in time; what \
+             the client and the replicas counted can differ by as many."
+        ));
+    }
+    (client.attempts != served.arrived || client.executions != served.executions).then(|| {
+        format!(
+            "{policy}: the client counted {} copies and saw {} start, the replicas {} and {}: \
+             somebody else used them, too, or something is wrong.",
+            client.attempts, client.executions, served.arrived, served.executions
+        )
+    })
+}

@@ -1,0 +1,135 @@
+//! What a replica tells of itself, and what it did between two such reports.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use bowline_server::core::Stats;
+use bowline_server::io::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use crate::data::DataSet;
+
+/// A replica's state and counters at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Seed of its data.
+    pub seed: u64,
+    /// Blocks that it has.
+    pub blocks: u64,
+    /// Whether it reads past the page cache.
+    pub direct: bool,
+    /// Peers' cores that can be told that a copy starts.
+    pub mesh_up: usize,
+    /// Reads that were started.
+    pub reads_started: u64,
+    /// Time for which reads ran, all together, in nanoseconds.
+    pub busy_ns: u64,
+    /// The server's counters of copies, by name; those of this request for figures included.
+    pub copies: BTreeMap<String, u64>,
+}
+
+impl Figures {
+    /// Those that the server and the data tell.
+    pub fn of(set: &DataSet, snapshot: &Snapshot) -> Self {
+        let named = Stats::NAMES.iter().map(|name| (*name).to_owned());
+        Figures {
+            seed: set.seed,
+            blocks: set.blocks,
+            mesh_up: snapshot.mesh_up,
+            copies: named.zip(snapshot.copies.values()).collect(),
+            ..Figures::default()
+        }
+    }
+
+    /// For the wire.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Back from the wire.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// The server's counters. Those that it does not have are zero.
+    pub fn stats(&self) -> Stats {
+        Stats::from_values(Stats::NAMES.map(|name| self.copies.get(name).copied().unwrap_or(0)))
+    }
+}
+
+/// What replicas did between two reports of each, together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Reads that were started.
+    pub executions: u64,
+    /// Time for which they ran, all together, in nanoseconds.
+    pub busy_ns: u64,
+    /// Copies of reads that arrived, refused ones included.
+    pub arrived: u64,
+    /// Copies withdrawn as their twin had started.
+    pub withdrawn_by_twin: u64,
+    /// Copies that ran when they heard that their twin had started as well.
+    pub double_starts: u64,
+    /// Copies shed or refused.
+    pub shed: u64,
+}
+
+impl Served {
+    /// Adds what one replica did between `before` and `after`.
+    pub fn add(&mut self, before: &Figures, after: &Figures) {
+        let (old, new) = (before.stats(), after.stats());
+        let grown = |figure: fn(&Stats) -> u64| figure(&new).saturating_sub(figure(&old));
+        self.executions += after.reads_started.saturating_sub(before.reads_started);
+        self.busy_ns += after.busy_ns.saturating_sub(before.busy_ns);
+        // The second report is itself one copy that arrived after the first was made.
+        self.arrived += grown(|s| s.accepted + s.rejected()).saturating_sub(1);
+        self.withdrawn_by_twin += grown(|s| s.withdrawn_by_twin + s.withdrawn_by_tombstone);
+        self.double_starts += grown(|s| s.double_starts);
+        self.shed += grown(|s| s.shed() + s.rejected());
+    }
+
+    /// How long a read ran, on average; none if none did.
+    pub fn service_mean(&self) -> Option<Duration> {
+        self.busy_ns.checked_div(self.executions).map(Duration::from_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(reads_started: u64, stats: Stats) -> Figures {
+        let set = DataSet { seed: 1, blocks: 2 };
+        let snapshot = Snapshot { copies: stats, mesh_up: 2, ..Snapshot::default() };
+        Figures { reads_started, ..Figures::of(&set, &snapshot) }
+    }
+
+    #[test]
+    fn figures_come_back_as_they_went() {
+        let stats = Stats { accepted: 7, started: 5, double_starts: 1, ..Stats::default() };
+        let sent = figures(5, stats);
+        let back = Figures::from_json(&sent.to_json()).expect("JSON");
+        assert_eq!((back.stats(), &back), (stats, &sent));
+        assert!(Figures::from_json(b"?").is_err());
+    }
+
+    #[test]
+    fn the_request_for_figures_is_not_counted_as_a_read() {
+        let before = figures(0, Stats { accepted: 1, started: 1, ..Stats::default() });
+        let after = Stats {
+            accepted: 12,
+            started: 9,
+            withdrawn_by_twin: 2,
+            withdrawn_by_tombstone: 1,
+            rejected_wait: 1,
+            ..Stats::default()
+        };
+        let mut served = Served::default();
+        served.add(&before, &figures(7, after));
+        assert_eq!((served.executions, served.arrived), (7, 11));
+        assert_eq!((served.withdrawn_by_twin, served.shed), (3, 1));
+    }
+}

@@ -1,0 +1,95 @@
+//! What a run was made with, as a report shows it.
+
+use core::time::Duration;
+
+use bowline_runtime::clock;
+
+use crate::cli::{CompareArgs, LoadArgs, LoadShape, PolicyArgs};
+use crate::units::{show_duration, show_size};
+
+/// A list of names and values.
+pub type Parameters = Vec<(String, String)>;
+
+/// Those of a comparison.
+pub fn of_compare(args: &CompareArgs, clock: clock::Source) -> Parameters {
+    let mut list = of_calls(&args.load, args.duration);
+    list.push(("rounds".into(), args.rounds.to_string()));
+    list.extend(of_policies(&args.policy));
+    let replicas = match args.replicas.as_slice() {
+        [] => "processes of their own on loopback".to_owned(),
+        given => given.join(", "),
+    };
+    list.push(("replicas".into(), replicas));
+    list.push(("data".into(), format!("{} a replica", show_size(args.replica.data_size))));
+    if args.replicas.is_empty() {
+        let how = &args.replica;
+        list.push(("slots a replica".into(), how.slots.to_string()));
+        list.push(("queue a replica".into(), how.queue.to_string()));
+        let device = format!(
+            "the device's own + log-normal, mean {}, sigma {}",
+            show_duration(how.service),
+            how.service_spread
+        );
+        list.push(("service time".into(), device));
+        let stalls = format!(
+            "{}, of {} on average, {} apart",
+            args.faults.faults,
+            show_duration(args.faults.stall),
+            show_duration(args.faults.stall_gap)
+        );
+        list.push(("stalls".into(), stalls));
+    } else {
+        list.push(("stalls".into(), "none are made on replicas that run already".into()));
+    }
+    list.extend(of_process(clock));
+    list
+}
+
+/// Those of a load on replicas that run already.
+pub fn of_load(args: &LoadArgs, clock: clock::Source) -> Parameters {
+    let mut list = of_calls(&args.load, args.duration);
+    list.extend(of_policies(&args.settings));
+    list.push(("replicas".into(), args.replicas.join(", ")));
+    list.push(("data".into(), format!("{} a replica", show_size(args.data_size))));
+    list.extend(of_process(clock));
+    list
+}
+
+fn of_calls(load: &LoadShape, duration: Duration) -> Parameters {
+    let arrivals = match load.burst.get() {
+        1 => "Poisson, open loop".to_owned(),
+        size => format!("bursts of {size}, open loop"),
+    };
+    vec![
+        ("rate".into(), format!("{} /s", load.rate)),
+        ("arrivals".into(), arrivals),
+        ("deadline".into(), show_duration(load.deadline)),
+        ("duration".into(), show_duration(duration)),
+        ("warm-up".into(), format!("{} a policy", show_duration(load.warmup))),
+    ]
+}
+
+fn of_policies(policy: &PolicyArgs) -> Parameters {
+    let delay = match policy.hedge_delay {
+        Some(delay) => show_duration(delay),
+        None => format!("live p{} of attempts", 100.0 * policy.hedge_percentile),
+    };
+    let stagger = match policy.stagger {
+        Some(stagger) => show_duration(stagger),
+        None => "twice the measured one-way delay".into(),
+    };
+    vec![
+        ("first replica".into(), policy.pick.to_string()),
+        ("hedge delay".into(), delay),
+        ("budget".into(), format!("{} % of the calls", 100.0 * policy.budget)),
+        ("stagger".into(), stagger),
+    ]
+}
+
+fn of_process(clock: clock::Source) -> Parameters {
+    vec![
+        ("pinning".into(), "none: the kernel places client and replicas".into()),
+        ("event loops".into(), "asleep when idle; one thread each".into()),
+        ("client's clock".into(), format!("{:?}", clock)),
+    ]
+}

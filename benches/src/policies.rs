@@ -1,0 +1,54 @@
+//! Policies as a client wants them, from the options that describe them.
+
+use std::sync::Arc;
+
+use bowline_client::core::{
+    Budget, BudgetConfig, Config, ConfigError, Delay, HedgePolicy, Percentile, PickRule, Policy,
+    Stagger, TiePolicy,
+};
+
+use crate::cli::{self, Pick, PolicyArgs};
+
+/// Tokens that the bucket holds, at most and at first: what a burst of slow calls may take at once.
+/// A tied call holds a token while it is under way, so that there must be as many as calls in
+/// flight at the end of a stall.
+const BURST: u32 = 512;
+
+/// What the client is to do under `policy`.
+pub fn client_policy(policy: cli::Policy, args: &PolicyArgs) -> Policy {
+    match policy {
+        cli::Policy::None => Policy::None,
+        cli::Policy::Hedged => Policy::Hedged(hedge(args)),
+        cli::Policy::Tied => Policy::Tied(tie(args)),
+        cli::Policy::TiedHedged => Policy::TiedThenHedged(tie(args), hedge(args)),
+    }
+}
+
+/// A client's settings, with a budget of its own.
+///
+/// # Errors
+/// A setting is out of its range.
+pub fn client_config(args: &PolicyArgs, seed: u64) -> Result<Config, ConfigError> {
+    let budget = BudgetConfig {
+        fraction: args.budget,
+        burst: BURST,
+        outstanding: BURST,
+        ..BudgetConfig::default()
+    };
+    let pick = match args.pick {
+        Pick::RoundRobin => PickRule::RoundRobin,
+        Pick::TwoChoices => PickRule::PowerOfTwo,
+    };
+    Ok(Config { pick, budget: Arc::new(Budget::new(budget)?), seed, ..Config::default() })
+}
+
+fn hedge(args: &PolicyArgs) -> HedgePolicy {
+    let percentile = Percentile { quantile: args.hedge_percentile, ..Percentile::default() };
+    let delay = args.hedge_delay.map_or(Delay::Percentile(percentile), Delay::Fixed);
+    HedgePolicy { delay, ..HedgePolicy::default() }
+}
+
+fn tie(args: &PolicyArgs) -> TiePolicy {
+    let default = TiePolicy::default();
+    TiePolicy { stagger: args.stagger.map_or(default.stagger, Stagger::Fixed), ..default }
+}

@@ -1,0 +1,125 @@
+//! `bowline serve`: one replica.
+
+use core::time::Duration;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, OnceLock};
+
+use bowline_protocol::ReplicaId;
+use bowline_server::Server;
+use bowline_server::io::{Limits, Running, ServeError};
+use thiserror::Error;
+
+use crate::cli::{ReplicaArgs, ServeArgs};
+use crate::data::{DataError, DataSet, Made, ensure_file};
+use crate::progress::Progress;
+use crate::replicas::{die_with_parent, send_ready, send_serving, wait_for_peers};
+use crate::serve_config::{ConfigError, ServeConfig};
+use crate::store::{BlockStore, Device, StoreConfig};
+use crate::units::show_size;
+
+/// How long reads that run may take at the end.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Why a replica does not serve.
+#[derive(Debug, Error)]
+pub enum ReplicaError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data file.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The address that it is to listen on.
+    #[error("cannot listen at {address}: {source}; give another one with --listen")]
+    Address {
+        /// Where.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The server.
+    #[error(transparent)]
+    Server(#[from] ServeError),
+    /// The process that started this one.
+    #[error("the process that started this replica has gone: {0}")]
+    Parent(io::Error),
+}
+
+/// Serves until it is told to end: by a signal or, as a managed replica, by its parent.
+///
+/// # Errors
+/// [`ReplicaError`]
+pub fn run(args: &ServeArgs) -> Result<(), ReplicaError> {
+    if let Some(parent) = args.die_with_parent {
+        die_with_parent(parent).map_err(ReplicaError::Parent)?;
+    }
+    let config = ServeConfig::from_args(args)?;
+    let set = DataSet::of_size(args.seed, args.how.data_size);
+    prepare(&config, &set)?;
+    if args.managed {
+        return run_managed(&config, set, args);
+    }
+    let running = start(&config, set, args.seed, &args.how)?;
+    println!(
+        "replica {} serves {} ({}) at {}, with {} peers",
+        config.replica,
+        config.file.display(),
+        show_size(set.bytes()),
+        running.address(),
+        config.peers.len()
+    );
+    Ok(running.run_until_signal()?)
+}
+
+/// Holds a port until all replicas have one, and serves there until the parent closes the pipe.
+fn run_managed(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<(), ReplicaError> {
+    let no_address = |source| ReplicaError::Address { address: config.listen, source };
+    let place = TcpListener::bind(config.listen).map_err(no_address)?;
+    let address = place.local_addr().map_err(no_address)?;
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    send_ready(&mut output, address).map_err(ReplicaError::Parent)?;
+    let mut peers = wait_for_peers(&mut input).map_err(ReplicaError::Parent)?;
+    peers.retain(|(replica, _)| *replica != config.replica);
+    let config = ServeConfig { listen: address, peers, ..config.clone() };
+    // Nobody has connected to it, so that the server can have the address at once.
+    drop(place);
+    let running = start(&config, set, args.seed, &args.how)?;
+    send_serving(&mut output).map_err(ReplicaError::Parent)?;
+    // The end of the input is the parent's word to end; what comes before it means nothing.
+    io::copy(&mut input, &mut io::sink()).map_err(ReplicaError::Parent)?;
+    Ok(running.shut_down(GRACE)?)
+}
+
+fn start(
+    config: &ServeConfig,
+    set: DataSet,
+    seed: u64,
+    how: &ReplicaArgs,
+) -> Result<Running, ReplicaError> {
+    let control = Arc::new(OnceLock::new());
+    let store = StoreConfig {
+        file: config.file.clone(),
+        set,
+        device: Device::new(seed, config.replica, how.service, how.service_spread),
+        control: Arc::clone(&control),
+    };
+    let limits =
+        Limits { slots: how.slots.get(), queue_requests: how.queue.get(), ..Limits::default() };
+    let peers = config.peers.iter().map(|&(replica, address)| (ReplicaId(replica), address));
+    let running = Server::builder()
+        .replica(ReplicaId(config.replica))
+        .listen(config.listen)
+        .peers(peers)
+        .limits(limits)
+        .start_with(move |_| BlockStore::open(store.clone()))?;
+    control.set(running.control().clone()).ok();
+    Ok(running)
+}
+
+/// Makes the data file, if it is not there.
+fn prepare(config: &ServeConfig, set: &DataSet) -> Result<Made, DataError> {
+    let progress = Progress::of_bytes(set.bytes());
+    progress.doing(format!("writing {}", config.file.display()));
+    ensure_file(&config.file, set, &mut |bytes| progress.wrote(bytes))
+}
