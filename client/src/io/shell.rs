@@ -138,7 +138,10 @@ impl Shell {
         let mut state = self.state.borrow_mut();
         state.carry_out();
         let sooner = state.calls.next_timeout().is_some_and(|next| next < state.armed);
-        let mut woken = std::mem::take(&mut state.woken);
+        let mut woken = match state.woken.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut state.woken),
+        };
         drop(state);
         if sooner {
             self.sooner.notify();

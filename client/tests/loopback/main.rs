@@ -1,5 +1,6 @@
 //! The client over loopback, against small servers that do what a test tells them to.
 
+mod allocations;
 mod calls;
 mod connections;
 mod remote;

@@ -12,7 +12,7 @@ use crate::server::{Answer, READ, Server};
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Servers on a core of their own, and that core.
-fn servers() -> (Handle, Vec<Replica>) {
+pub(crate) fn servers() -> (Handle, Vec<Replica>) {
     let (send, receive) = mpsc::channel();
     let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>()).unwrap();
     let handle = cores.handles()[0].clone();
