@@ -108,7 +108,14 @@ fn launch(args: &CompareArgs, set: &DataSet) -> Result<Cluster, RunError> {
     loop {
         match Cluster::launch(REPLICAS, |n| replica(&program, args, n, &files[n])) {
             Err(LaunchError::NotReady { .. }) if launches < LAUNCHES => launches += 1,
-            launched => return Ok(launched?),
+            launched => {
+                let cluster = launched?;
+                let places = cluster.addresses().into_iter().enumerate();
+                let named =
+                    places.map(|(n, at)| format!("{at} (process {})", cluster.process_id(n)));
+                eprintln!("Replicas: {}.", named.collect::<Vec<_>>().join(", "));
+                return Ok(cluster);
+            }
         }
     }
 }

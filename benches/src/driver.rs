@@ -77,7 +77,7 @@ impl Driver for Live {
             return Ok(Slice::new(*deadline));
         };
         runtime.block_on(async {
-            let before = frontend.figures().await?;
+            let before = frontend.figures_left().await;
             let counted = seat.client.counters();
             let cpu_before = cpu_of(cluster.as_deref());
             let start = clock_now() + LEAD;
@@ -91,18 +91,30 @@ impl Driver for Live {
             }
             drop(injector);
             losers_end(&seat.client).await;
-            let after = frontend.figures().await?;
+            let after = frontend.figures_left().await;
             let mut slice = turn.slice.borrow().clone();
             slice.duration = sent_for;
             slice.cpu = cpu_of(cluster.as_deref()).saturating_sub(cpu_before);
             let client = difference(&counted, &seat.client.counters());
             let mut served = Served::default();
-            for (before, after) in before.iter().zip(&after) {
+            let mut silent = 0;
+            for figures in before.iter().zip(&after) {
+                let (Some(before), Some(after)) = figures else {
+                    silent += 1;
+                    continue;
+                };
                 served.add(before, after);
                 all.add(before, after);
             }
             fill(&mut slice, &client, &served, turn.extra_wins.get());
-            notes.extend(check(policy, &client, &served));
+            notes.extend(match silent {
+                0 => check(policy, &client, &served),
+                _ => Some(format!(
+                    "{policy}: {silent} of {} replicas did not answer after the turn; what they \
+                     executed, withdrew and shed is missing.",
+                    after.len()
+                )),
+            });
             Ok(slice)
         })
     }

@@ -15,7 +15,7 @@ use crate::policies::{client_config, client_policy};
 use crate::store::{FIGURES, READ, read_request};
 
 /// How long replicas may take until all links are up, theirs to each other included.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a replica may take to tell its figures, stalls included.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long it takes at most until the first link between replicas is up, if there will be one.
@@ -145,6 +145,16 @@ impl Frontend {
             all.push(line.figures().await?);
         }
         Ok(all)
+    }
+
+    /// The same of those that tell: others have died, or cannot be reached any more.
+    pub async fn figures_left(&self) -> Vec<Option<Figures>> {
+        let mut all = Vec::with_capacity(self.lines.len());
+        for line in &self.lines {
+            let connected = line.client.connected() > 0;
+            all.push(if connected { line.figures().await.ok() } else { None });
+        }
+        all
     }
 
     /// Waits until every replica can tell every other that a copy starts; false if some cannot

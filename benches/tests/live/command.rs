@@ -1,0 +1,180 @@
+//! Running the command, and what it writes.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Nothing here takes a tenth of this, unless it hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, with its folders in `folder`.
+pub(crate) fn bowline(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bowline"));
+    command.args(line.split_whitespace()).current_dir(folder);
+    command
+}
+
+/// A comparison of small files and few calls, for so long.
+pub(crate) fn comparison(folder: &Path, duration: &str) -> Command {
+    let line = "--rate 300 --rounds 1 --warmup 50ms --data-size 1MiB --service 1ms --duration";
+    bowline(folder, &format!("{line} {duration}"))
+}
+
+/// Runs it to its end.
+pub(crate) fn run(mut command: Command) -> Output {
+    command.output().expect("the program is there")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A comparison that runs, with its replicas' process ids.
+pub(crate) struct Comparison {
+    pub(crate) child: Child,
+    pub(crate) replicas: Vec<Pid>,
+    /// Hears of the end of standard error, which all of them share: then all have ended.
+    over: Receiver<String>,
+}
+
+impl Comparison {
+    /// Starts one and returns when its replicas serve.
+    pub(crate) fn start(folder: &Path, duration: &str) -> Comparison {
+        let mut command = comparison(folder, duration);
+        command.stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().expect("the program is there");
+        let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
+        let replicas = loop {
+            let mut line = String::new();
+            let read = errors.read_line(&mut line).expect("a pipe");
+            assert!(read > 0, "the comparison ended early");
+            if line.starts_with("Replicas:") {
+                break process_ids(&line);
+            }
+        };
+        Comparison { child, replicas, over: told_of_end(errors) }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
+        kill_process(pid.expect("a process id"), signal).expect("it runs");
+    }
+
+    /// Waits until neither it nor any replica holds the pipe; what was written to it meanwhile.
+    pub(crate) fn await_end_of_all(&self) -> String {
+        self.over.recv_timeout(PATIENCE).expect("a process was left behind")
+    }
+}
+
+fn told_of_end(mut errors: BufReader<ChildStderr>) -> Receiver<String> {
+    let (told, over) = mpsc::channel();
+    thread::spawn(move || {
+        let mut rest = String::new();
+        errors.read_to_string(&mut rest).ok();
+        told.send(rest).ok();
+    });
+    over
+}
+
+/// Those of a line such as `Replicas: 127.0.0.1:1 (process 2), 127.0.0.1:3 (process 4).`
+fn process_ids(line: &str) -> Vec<Pid> {
+    let after = line.split("(process ").skip(1);
+    let numbers = after.filter_map(|text| text.split(')').next()?.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
+#[test]
+fn a_comparison_writes_its_report_and_uses_its_data_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let first = run(comparison(folder.path(), "900ms"));
+    let (said, errors) = (text(&first.stdout), text(&first.stderr));
+    assert!(first.status.success(), "{errors}");
+    assert!(errors.contains("3 written"), "{errors}");
+    assert!(said.contains("tied / none") && said.contains("executions/call"), "{said}");
+
+    let report = folder.path().join("bowline-report");
+    let results = std::fs::read(report.join("results.json")).expect("written");
+    let results: serde_json::Value = serde_json::from_slice(&results).expect("JSON");
+    let policies = results["policies"].as_object().expect("policies");
+    assert_eq!(policies.keys().collect::<Vec<_>>(), ["hedged", "none", "tied"]);
+    for (name, figures) in policies {
+        let calls = figures["calls"].as_u64().expect("a number");
+        assert!(calls > 30, "{name}: {calls} calls in 300 ms at 300 /s");
+        assert_eq!(figures["ok"].as_u64(), Some(calls), "{name}: {figures}");
+        assert!(figures["executions_per_call"].as_f64() >= Some(1.0), "{name}: {figures}");
+    }
+    assert!(policies["tied"]["attempts_per_call"].as_f64() > Some(1.0));
+    let warnings = results["setup"]["warnings"].as_array().expect("a list");
+    let unsound = warnings.iter().filter(|warning| text_of(warning).contains("counted"));
+    assert_eq!(unsound.count(), 0, "{warnings:?}");
+    assert!(report.join("report.html").exists() && report.join("latency.hlog").exists());
+
+    let second = run(comparison(folder.path(), "300ms"));
+    assert!(text(&second.stderr).contains("reused"), "{}", text(&second.stderr));
+}
+
+fn text_of(value: &serde_json::Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[test]
+fn load_uses_replicas_that_run_already() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let line = "serve --listen 127.0.0.1:0 --data-size 1MiB --service 1ms --file blocks.dat";
+    let mut serve = bowline(folder.path(), line);
+    let mut replica = serve.stdout(Stdio::piped()).spawn().expect("the program is there");
+    let mut said = String::new();
+    let mut output = BufReader::new(replica.stdout.take().expect("a pipe"));
+    output.read_line(&mut said).expect("a pipe");
+    let address = said.split(" at ").nth(1).and_then(|rest| rest.split(',').next());
+    let address = address.expect("its address").to_owned();
+
+    let line = format!(
+        "load --replicas {address} --rate 200 --duration 300ms --warmup 50ms --data-size 1MiB"
+    );
+    let good = run(bowline(folder.path(), &line));
+    let said = text(&good.stdout);
+    assert!(good.status.success(), "{}", text(&good.stderr));
+    assert!(said.contains("tied") && said.contains("completed /s"), "{said}");
+
+    let other = run(bowline(folder.path(), &line.replace("1MiB", "2MiB")));
+    let errors = text(&other.stderr);
+    assert!(!other.status.success() && errors.contains("--data-size"), "{errors}");
+
+    let pid = Pid::from_raw(i32::try_from(replica.id()).expect("a process id"));
+    kill_process(pid.expect("a process id"), Signal::TERM).expect("it runs");
+    assert!(replica.wait().expect("a child").success(), "SIGTERM ends a replica in good order");
+}
+
+#[test]
+fn an_echo_client_prints_one_line_of_json() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut serve = bowline(folder.path(), "echo server --addr 127.0.0.1:0");
+    let mut server = serve.stderr(Stdio::piped()).spawn().expect("the program is there");
+    let mut said = String::new();
+    let mut errors = BufReader::new(server.stderr.take().expect("a pipe"));
+    errors.read_line(&mut said).expect("a pipe");
+    let address = said.trim().rsplit(' ').next().expect("its address").to_owned();
+    let line = format!(
+        "echo client --addr {address} --payload 100 --inflight 4 --conns 2 --seconds 0.2 \
+         --warmup 0.1"
+    );
+    let output = run(bowline(folder.path(), &line));
+    server.kill().expect("it runs");
+    server.wait().expect("a child");
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let line: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    for field in ["requests", "rps", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"] {
+        assert!(line[field].as_f64() > Some(0.0), "{field} in {line}");
+    }
+    assert_eq!((&line["peer"], &line["payload"]), (&"bowline".into(), &100.into()));
+    assert_eq!((&line["inflight"], &line["conns"]), (&4.into(), &2.into()));
+    assert!(line["client_cpu_s"].is_f64());
+}

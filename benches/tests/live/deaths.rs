@@ -1,0 +1,112 @@
+//! Processes that are killed: the comparison, and a replica under it.
+
+use core::time::Duration;
+use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
+
+use bowline_bench::cli::{Command as Parsed, Policy, parse};
+use bowline_bench::course::{Course, Driver};
+use bowline_bench::data::DataSet;
+use bowline_bench::faults::{Pattern, StallModel};
+use bowline_bench::interrupt::Interrupt;
+use bowline_bench::replicas::Cluster;
+use bowline_bench::run::{Session, Setting, load};
+use bowline_runtime::Runtime;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::command::{Comparison, bowline};
+
+/// Gone, or a zombie that nobody has reaped yet.
+fn is_dead(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
+    let zombie =
+        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|s| s.starts_with(" Z")));
+    zombie || test_kill_process(pid).is_err()
+}
+
+#[test]
+fn killing_the_comparison_leaves_no_replica_behind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut comparison = Comparison::start(folder.path(), "60s");
+    assert_eq!(comparison.replicas.len(), 3);
+    // One of them cannot even run: it is as a stall leaves it.
+    kill_process(comparison.replicas[1], Signal::STOP).expect("it runs");
+    comparison.signal(Signal::KILL);
+    let status = comparison.child.wait().expect("a child");
+    assert_eq!(status.signal(), Some(9));
+    comparison.await_end_of_all();
+    assert!(comparison.replicas.iter().all(|pid| is_dead(*pid)));
+}
+
+#[test]
+fn ctrl_c_ends_with_a_report_and_leaves_no_replica_behind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut comparison = Comparison::start(folder.path(), "60s");
+    comparison.signal(Signal::INT);
+    let status = comparison.child.wait().expect("a child");
+    assert_eq!(status.code(), Some(130));
+    comparison.await_end_of_all();
+    assert!(comparison.replicas.iter().all(|pid| is_dead(*pid)));
+    let results = folder.path().join("bowline-report/results.json");
+    let results = std::fs::read_to_string(results).expect("a report of what there was");
+    assert!(results.contains("\"interrupted\": true"), "{results}");
+}
+
+/// A replica dies while tied calls are queued and run on it: each of them has its deadline before
+/// it, and another replica to go to.
+#[test]
+fn killing_a_replica_loses_no_call() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let set = DataSet::of_size(1, 1 << 20);
+    let cluster = Cluster::launch(3, |number| {
+        let parent = std::process::id();
+        // The parent is this test's thread, which ends when the test does.
+        bowline(
+            folder.path(),
+            &format!(
+                "serve --managed --listen 127.0.0.1:0 --replica {number} --file {number}.dat \
+                 --data-size 1MiB --service 5ms --slots 2 --die-with-parent {parent}"
+            ),
+        )
+    });
+    let cluster = Arc::new(cluster.expect("replicas"));
+    let Ok(Parsed::Load(args)) =
+        parse("bowline load --replicas x --rate 400 --deadline 20s".split_whitespace())
+    else {
+        panic!("options of a load");
+    };
+    let setting = Setting {
+        addresses: &cluster.addresses(),
+        cluster: Some(cluster.clone()),
+        policies: &[Policy::Tied],
+        args: &args.settings,
+        load: &args.load,
+        set,
+        interrupt: Interrupt::default(),
+    };
+    let runtime = Runtime::builder().build().expect("io_uring");
+    let mut session = Session::begin(runtime, setting).expect("all replicas are there");
+    let course = Course {
+        policies: vec![Policy::Tied],
+        rounds: 1,
+        seed: 1,
+        load: load(&args.load, Duration::from_secs(2), &set),
+        stalls: StallModel { pattern: Pattern::Off, length: Duration::ZERO, gap: Duration::ZERO },
+        replicas: 3,
+    };
+    let victim = i32::try_from(cluster.process_id(1)).ok().and_then(Pid::from_raw);
+    let mut victim = Some(victim.expect("a process id"));
+    let slice = session
+        .live
+        .turn(Policy::Tied, &course.round(1), &mut |elapsed| {
+            if let Some(victim) = victim.take_if(|_| elapsed > Duration::from_millis(500)) {
+                kill_process(victim, Signal::KILL).expect("it runs");
+            }
+        })
+        .expect("the turn goes on");
+    assert_eq!(victim, None, "it was killed in the middle of the turn");
+    let counters = slice.counters;
+    assert!(counters.calls > 500, "{counters:?}");
+    assert_eq!(counters.ok, counters.calls, "{counters:?}");
+    assert_eq!(counters.in_deadline, counters.calls, "{counters:?}");
+}

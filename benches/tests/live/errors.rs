@@ -1,0 +1,60 @@
+//! What cannot be done is said in one line, with a status that is not zero.
+
+use std::fs;
+use std::net::TcpListener;
+
+use crate::command::{bowline, comparison, run, text};
+
+/// Runs a line that fails; the one line that it says.
+fn failure(line: &str, code: i32) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = run(bowline(folder.path(), line));
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{line}: {errors}");
+    assert_eq!(errors.lines().count(), 1, "{line}: {errors}");
+    assert!(errors.starts_with("bowline: "), "{line}: {errors}");
+    errors
+}
+
+#[test]
+fn an_unknown_command_is_named() {
+    let said = failure("frobnicate", 2);
+    assert!(said.contains("frobnicate"), "{said}");
+}
+
+#[test]
+fn a_taken_port_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let said = failure(&format!("serve --listen {address} --data-size 64KiB"), 1);
+    assert!(said.contains(&address.to_string()), "{said}");
+    let said = failure(&format!("echo server --addr {address}"), 1);
+    assert!(said.contains(&address.to_string()), "{said}");
+}
+
+#[test]
+fn an_unwritable_folder_is_named_before_anything_runs() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // A file in the way: not even root can make a folder below it.
+    fs::write(folder.path().join("file"), "").expect("writable");
+    for (option, cure) in [("--data", "--data DIR"), ("--out", "--out DIR")] {
+        let mut command = comparison(folder.path(), "60s");
+        let output = run({
+            command.args([option, "file/below"]);
+            command
+        });
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(errors.contains("file/below") && errors.contains(cure), "{errors}");
+    }
+}
+
+#[test]
+fn replicas_that_are_not_there_are_named() {
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+    let said = failure(&format!("load --replicas {nobody}"), 1);
+    assert!(said.contains(&nobody.to_string()), "{said}");
+    let said = failure("compare --replicas no.such.host.invalid:1", 1);
+    assert!(said.contains("no.such.host.invalid:1"), "{said}");
+}

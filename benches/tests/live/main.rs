@@ -1,0 +1,5 @@
+//! The command as its user has it: processes, signals, files.
+
+mod command;
+mod deaths;
+mod errors;
