@@ -63,7 +63,7 @@ impl Client {
             max_calls: 1 << 12,
             watch: Duration::from_millis(60),
             pick: scenario.pick,
-            load_lifetime: Duration::from_millis(20),
+            load_lifetime: Duration::from_nanos(scenario.load_lifetime),
             latency_window: Duration::from_millis(500),
             max_methods: 4,
             budget: sane(Budget::new(scenario.budget).map(Arc::new)),

@@ -49,6 +49,8 @@ pub struct Scenario {
     pub warm_up: Nanos,
     /// How clients choose replicas.
     pub pick: PickRule,
+    /// How long clients believe a server's report of its load; 0: not at all.
+    pub load_lifetime: Nanos,
     /// The extra copies that a client can afford.
     pub budget: BudgetConfig,
     /// How patient links are.
@@ -139,6 +141,7 @@ impl Scenario {
             ppm: 0,
             warm_up: 2_000_000,
             pick: PickRule::PowerOfTwo,
+            load_lifetime: 20_000_000,
             budget: BudgetConfig { fraction: 0.1, burst: 1000, outstanding: 1000, drain: 1.0 },
             link: LinkConfig {
                 hello_timeout: Duration::from_millis(100),

@@ -96,7 +96,7 @@ impl Server {
         config.slots = scenario.server.slots;
         config.queue_requests = scenario.server.queue;
         config.tombstones = scenario.server.tombstones;
-        config.connections = 64;
+        config.connections = 1024;
         config.hash_seed = scenario.seed;
         let core = match Core::new(config) {
             Ok(core) => core,

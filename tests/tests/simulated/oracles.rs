@@ -1,0 +1,232 @@
+//! Theory as the judge: worlds simple enough for a closed form, held against it.
+//!
+//! The tests run 100 000 calls a cell and allow 3 % of the mean, which is what so few calls can
+//! show; `BOWLINE_CALLS=2000000` runs more, and then 1 % is allowed.
+
+use core::time::Duration;
+
+use bowline_client::core::{BudgetConfig, Delay, HedgePolicy, Policy, Stagger, TiePolicy};
+use bowline_protocol::LinkConfig;
+use bowline_tests::kernel::maths::{exp, ln};
+use bowline_tests::kernel::span::{Nanos, Span};
+use bowline_tests::world::{Class, Fault, Look, Report, Scenario, ServerSetup, What, World};
+
+/// The mean service time: the unit of all that follows.
+const SERVICE: Nanos = 1_000_000;
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn calls() -> u64 {
+    std::env::var("BOWLINE_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(100_000)
+}
+
+fn allowed() -> f64 {
+    if calls() >= 1_000_000 { 0.01 } else { 0.03 }
+}
+
+/// `servers` of one slot each, at `load` each if every call runs once; nothing else takes time.
+fn queues(servers: usize, load: f64, policy: Policy) -> Scenario {
+    Scenario {
+        servers,
+        server: ServerSetup { slots: 1, queue: 4096, tombstones: 1024 },
+        calls: calls(),
+        gap: Span::Exponential { mean: (SERVICE as f64 / (load * servers as f64)) as Nanos },
+        delay: Span::Fixed(0),
+        turn: 0,
+        deadline: Span::Fixed(3600 * 1_000_000_000),
+        classes: vec![Class::with(policy)],
+        budget: BudgetConfig { fraction: 1.0, burst: 1 << 20, outstanding: 1 << 20, drain: 0.0 },
+        // No pings: they would only take the world's time.
+        link: LinkConfig { hello_timeout: HOUR, ping_after: 24 * HOUR, dead_after: 48 * HOUR },
+        service: bowline_tests::world::Service {
+            span: Span::Exponential { mean: SERVICE },
+            identical: false,
+            look: Look::AtOnce,
+            error_permille: 0,
+        },
+        nothing_fails: true,
+        ..Scenario::calm(1)
+    }
+}
+
+fn tied(stagger: Nanos) -> Policy {
+    let stagger = Stagger::Fixed(Duration::from_nanos(stagger));
+    Policy::Tied(TiePolicy { stagger, ..TiePolicy::default() })
+}
+
+fn hedged(delay: f64) -> Policy {
+    let delay = Delay::Fixed(Duration::from_nanos((SERVICE as f64 * delay) as u64));
+    let least_useful = Duration::ZERO;
+    Policy::Hedged(HedgePolicy { delay, least_useful, ..HedgePolicy::default() })
+}
+
+/// Latencies in units of the mean service time, sorted, without those of the first calls, which
+/// found an empty system.
+struct Sample(Vec<f64>);
+
+fn run(scenario: &Scenario) -> (Report, Sample) {
+    let report = World::new(scenario.clone(), false).run();
+    assert!(report.broken.is_none(), "{:?}", report.broken);
+    let skipped = report.latencies.len() / 50;
+    let mut sample: Vec<f64> = report.latencies[skipped..]
+        .iter()
+        .map(|&latency| latency as f64 / SERVICE as f64)
+        .collect();
+    sample.sort_unstable_by(f64::total_cmp);
+    (report, Sample(sample))
+}
+
+impl Sample {
+    fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
+    }
+
+    fn quantile(&self, q: f64) -> f64 {
+        self.0[((self.0.len() as f64 * q) as usize).min(self.0.len() - 1)]
+    }
+}
+
+fn close(what: &str, found: f64, theory: f64, allowed: f64) {
+    let off = (found / theory - 1.0) * 100.0;
+    println!("{what}: {found:.4}, theory {theory:.4}, off by {off:+.2} %");
+    assert!(off.abs() <= allowed * 100.0, "{what} is {found:.4}, theory says {theory:.4}");
+}
+
+#[test]
+fn one_server_is_an_mm1_queue() {
+    for load in [0.3, 0.6] {
+        let (_, sample) = run(&queues(1, load, Policy::None));
+        close("mean", sample.mean(), 1.0 / (1.0 - load), allowed());
+        for q in [0.5, 0.9, 0.99] {
+            let theory = -ln(1.0 - q) / (1.0 - load);
+            close(&format!("p{}", q * 100.0), sample.quantile(q), theory, 2.0 * allowed());
+        }
+    }
+}
+
+#[test]
+fn two_tied_servers_are_an_mm2_queue() {
+    // Mean and quantiles in units of the mean service time.
+    for (load, mean, p50, p90, p99) in
+        [(0.5, 1.333, 0.974, 2.995, 5.666), (0.7, 1.961, 1.451, 4.355, 8.266)]
+    {
+        for mesh in [true, false] {
+            let (_, sample) = run(&Scenario { mesh, ..queues(2, load, tied(0)) });
+            close(&format!("mean at {load}, mesh {mesh}"), sample.mean(), mean, allowed());
+            for (q, theory) in [(0.5, p50), (0.9, p90), (0.99, p99)] {
+                close(&format!("p{}", q * 100.0), sample.quantile(q), theory, 2.0 * allowed());
+            }
+        }
+    }
+}
+
+#[test]
+fn two_copies_that_both_run_are_one_server_of_twice_the_speed() {
+    let load = 0.6;
+    let (_, sample) = run(&queues(2, load, hedged(0.0)));
+    close("mean", sample.mean(), 1.0 / (2.0 * (1.0 - load)), allowed());
+    let p99 = -ln(0.01) / (2.0 * (1.0 - load));
+    close("p99", sample.quantile(0.99), p99, 2.0 * allowed());
+}
+
+#[test]
+fn many_servers_with_ties_on_two_of_them_follow_the_mean_field() {
+    let load: f64 = 0.7;
+    // Many clients, of which each has hardly ever two calls open and hears of no load: they choose
+    // at random.
+    let mut scenario = Scenario { mesh: false, clients: 100, ..queues(24, load, tied(0)) };
+    scenario.calls = calls() / 300;
+    scenario.gap = Span::Exponential { mean: (100.0 * SERVICE as f64 / (load * 24.0)) as Nanos };
+    scenario.load_lifetime = 0;
+    let (_, sample) = run(&scenario);
+    let theory = -ln(1.0 - load * load) / (load * load);
+    // Two dozen are not infinitely many.
+    close("mean", sample.mean(), theory, allowed() + 0.03);
+}
+
+#[test]
+fn a_hedge_without_queueing_follows_the_product_of_the_survival_functions() {
+    for delay in [0.5, 1.0, 2.0] {
+        let mut scenario = queues(2, 0.2, hedged(delay));
+        scenario.server.slots = 1000;
+        let (report, sample) = run(&scenario);
+        // Exponential service: P(T>t) = e^-t up to the delay h, then e^-t e^-(t-h).
+        let extra = exp(-delay);
+        close("mean", sample.mean(), 1.0 - extra / 2.0, allowed());
+        let p99 = (-ln(0.01) + delay) / 2.0;
+        close("p99", sample.quantile(0.99), p99.max(delay), 2.0 * allowed());
+        let hedges = report.clients[0].hedges as f64 / report.clients[0].calls as f64;
+        close("extra load", hedges, extra, 2.0 * allowed());
+    }
+}
+
+#[test]
+fn the_lock_step_trap_catches_servers_that_run_to_completion_and_no_others() {
+    // Copies take equally long on both servers, and a message takes a fiftieth of that. Servers
+    // that finish a job within one message of each other start the next one both, and so on until
+    // their queues are empty.
+    let message = SERVICE / 50;
+    let world = |load, stagger, look| {
+        let mut scenario = queues(2, load, tied(stagger));
+        scenario.calls = calls() * 3 / 5;
+        scenario.delay = Span::Fixed(message);
+        scenario.service.identical = true;
+        scenario.service.look = look;
+        let (report, sample) = run(&scenario);
+        let doubles = report.double_starts as f64 / report.succeeded as f64;
+        // The way there and back is not waiting.
+        let mean = sample.mean() - 2.0 * message as f64 / SERVICE as f64;
+        println!("load {load}, {look:?}: mean {mean:.3}, {doubles:.3} double starts a call");
+        mean
+    };
+    let trapped = world(0.5, message, Look::Never);
+    assert!((2.2..2.6).contains(&trapped), "two other simulators found 2.3 to 2.4");
+    close("mean with rule 4", world(0.5, message, Look::AtOnce), 1.333, 0.05);
+    let trapped = world(0.8, 2 * message, Look::Never);
+    assert!(trapped > 10.0, "each server does nearly all of the work: that is more than it can");
+    close("mean with rule 4", world(0.8, 2 * message, Look::AtOnce), 2.778, 0.08);
+}
+
+#[test]
+fn when_everything_slows_down_hedges_stay_within_their_budget() {
+    let mut scenario = queues(3, 0.3, hedged(3.0));
+    scenario.server.slots = 8;
+    scenario.calls = 20_000;
+    scenario.budget = BudgetConfig { fraction: 0.05, burst: 20, outstanding: 64, drain: 1.0 };
+    scenario.nothing_fails = false;
+    scenario.deadline = Span::Fixed(1_000 * SERVICE);
+    let slow = |server| Fault {
+        at: 2_000 * SERVICE,
+        lasts: 10_000 * SERVICE,
+        what: What::Slow(server, 1_000),
+    };
+    scenario.faults = (0..3).map(slow).collect();
+    let (report, _) = run(&scenario);
+    let client = &report.clients[0];
+    let most = 0.05 * client.ok as f64 + 20.0;
+    println!("{} hedges of {} calls, at most {most}", client.hedges, client.calls);
+    assert!(client.hedges as f64 <= most);
+    assert!(client.denied.no_token > 5_000, "nearly every call would have hedged: {client:?}");
+}
+
+#[test]
+fn after_a_surge_latency_comes_back_to_what_it_was() {
+    for policy in [Policy::None, hedged(2.0), tied(0)] {
+        let mut scenario = queues(3, 0.5, policy);
+        scenario.calls = 30_000;
+        scenario.nothing_fails = false;
+        scenario.deadline = Span::Fixed(50 * SERVICE);
+        scenario.budget = BudgetConfig { fraction: 0.1, burst: 100, outstanding: 100, drain: 1.0 };
+        // Fifty times in a row so many calls at once as the servers do in a hundred service times.
+        let burst =
+            |n: u64| Fault { at: (5_000 + 20 * n) * SERVICE, lasts: 1, what: What::Burst(3, 300) };
+        scenario.faults = (0..50).map(burst).collect();
+        let report = World::new(scenario, false).run();
+        assert!(report.broken.is_none(), "{:?}", report.broken);
+        let mean =
+            |part: &[Nanos]| part.iter().sum::<Nanos>() as f64 / part.len() as f64 / SERVICE as f64;
+        let all = &report.latencies;
+        let (before, after) = (mean(&all[500..5_000]), mean(&all[all.len() - 5_000..]));
+        println!("{policy:?}: {before:.3} before, {after:.3} after, {} failed", report.failed);
+        assert!(after < before * 1.3, "{before:.3} before the surge, {after:.3} after it");
+    }
+}
