@@ -193,7 +193,7 @@ fn fault(rng: &mut Rng, scenario: &Scenario, span: Nanos) -> Fault {
     let other =
         (server + 1 + rng.below(scenario.processes() as u64 - 1) as usize) % scenario.processes();
     let client = scenario.servers + rng.below(scenario.clients as u64) as usize;
-    let what = match rng.below(12) {
+    let what = match rng.below(13) {
         0 | 1 => What::Kill(server),
         2 => What::Vanish(any),
         3 => What::Kill(any),
@@ -203,6 +203,7 @@ fn fault(rng: &mut Rng, scenario: &Scenario, span: Nanos) -> Fault {
         8 => What::Block(server, other),
         9 => What::Block(other, server),
         10 => What::Part(server, other),
+        11 => What::Forge(any),
         _ => match rng.below(2) {
             0 => What::Slow(server, rng.between(200, 5000)),
             _ => What::Burst(client, rng.between(2, 20)),

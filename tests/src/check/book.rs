@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use bowline_protocol::{Attempt, Cancel, CancelReason, Frame, How, Request, Status};
+use bowline_protocol::{Attempt, Cancel, CancelReason, Frame, How, Request, Status, Twin};
 use bowline_time::Instant;
 
 use crate::check::rule::{Broken, Rule};
 use crate::check::story::{Call, Copy, Heard, Outcome, There, Way};
 use crate::check::verdict::{
-    Said, judge_cancels, judge_end, judge_losers, judge_outcome, judge_send, settled,
+    Said, is_early, judge_cancels, judge_end, judge_losers, judge_outcome, judge_send, settled,
 };
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::span::Nanos;
@@ -113,6 +113,7 @@ impl Book {
             server,
             there: There::UnderWay,
             started: false,
+            until: None,
             stopped_by_twin: false,
             cancel_arrived: false,
             heard: None,
@@ -149,13 +150,25 @@ impl Book {
         }
     }
 
-    /// A request arrived at its server's machine.
-    pub fn arrived(&mut self, attempt: Attempt) {
+    /// A request arrived at its server's machine; it may start until then, by the server's clock
+    /// and by the world's.
+    pub fn arrived(&mut self, attempt: Attempt, until: (Instant, Nanos)) {
         if let Some(copy) = self.copy(attempt)
             && copy.there == There::UnderWay
         {
             copy.there = There::Queued;
+            copy.until = Some(until);
         }
+    }
+
+    /// Copies that servers hold or will get, with their twins: for those who would forge cancels.
+    pub fn live_copies(&self) -> Vec<(Attempt, Option<Twin>)> {
+        let copies = self.calls.values().flat_map(|call| &call.copies);
+        let live = |copy: &&Copy| !matches!(copy.there, There::Ended | There::Lost);
+        copies
+            .filter(live)
+            .map(|copy| (copy.request.attempt, copy.request.tie.map(|tie| tie.twin)))
+            .collect()
     }
 
     /// A cancel arrived at a server's machine: on the wire of a client, or on a wire of the mesh
@@ -183,28 +196,21 @@ impl Book {
         }
     }
 
-    /// A server starts a copy, of which it holds that it may run until `deadline`.
-    pub fn started(
-        &mut self,
-        server: Host,
-        attempt: Attempt,
-        slots: u32,
-        now: Instant,
-        deadline: Instant,
-    ) {
+    /// A server starts a copy.
+    pub fn started(&mut self, server: Host, attempt: Attempt, slots: u32, now: Instant) {
         self.starts += 1;
         let running = self.running.entry(server).or_default();
         *running += 1;
         if *running > slots {
             self.blame(Rule::WithinSlots, attempt, "was started, and no slot was free");
         }
-        if now > deadline {
-            self.blame(Rule::StartsInTime, attempt, "was started after its deadline");
-        }
         let Some(copy) = self.copy(attempt) else {
             return self.blame(Rule::StartsOnce, attempt, "was started, and never sent");
         };
         let verdict = match copy.there {
+            There::Queued if copy.until.is_some_and(|(until, _)| now > until) => {
+                Some((Rule::StartsInTime, "was started after its deadline"))
+            }
             There::Queued if copy.cancel_arrived => {
                 Some((Rule::CancelBeatsStart, "was started although its cancel had arrived"))
             }
@@ -250,10 +256,11 @@ impl Book {
             Frame::Overloaded(overloaded) => (overloaded.attempt, Said::Refused),
             _ => return,
         };
+        let now = self.now;
         let Some(copy) = self.copy(attempt) else {
             return self.blame(Rule::EndsOnce, attempt, "ended, and was never sent");
         };
-        let verdict = judge_end(copy, wire, said);
+        let verdict = judge_end(copy, wire, said, now);
         copy.there = There::Ended;
         if let Said::Ended { how, by: Some(by) } = said {
             copy.stopped_by_twin = true;
@@ -378,6 +385,7 @@ impl Book {
         let twice = call.done.replace(now).is_some();
         self.open -= usize::from(!twice);
         let verdict = judge_outcome(call, outcome);
+        let early = is_early(call, outcome);
         let too_late = now > call.deadline.max(thawed).saturating_add(late);
         match outcome {
             Outcome::Ok(_) => self.succeeded += 1,
@@ -385,6 +393,10 @@ impl Book {
         }
         if twice {
             self.accuse(Rule::CompletesOnce, topic, "the call ended twice");
+        }
+        if early {
+            let how = format!("{outcome:?}, while a copy lives");
+            self.accuse(Rule::ErrorsAreHeld, topic, how);
         }
         if let Some(how) = verdict {
             self.accuse(Rule::TellsTheTruth, topic, format!("{outcome:?}, but {how}"));

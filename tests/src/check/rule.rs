@@ -14,6 +14,8 @@ pub enum Rule {
     CompletesInTime,
     /// A call succeeds with the reply of one of its copies, and fails with the truth about what ran.
     TellsTheTruth,
+    /// An error that another copy may better is held while one lives.
+    ErrorsAreHeld,
     /// One fault never fails a call that has deadline left and another replica.
     SurvivesOneFault,
     /// While a call waits, a copy is alive, or a timer other than the deadline is armed.

@@ -2,6 +2,8 @@
 
 use bowline_protocol::{Error, Request, Station};
 
+use bowline_time::Instant;
+
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::span::Nanos;
 
@@ -49,6 +51,8 @@ pub(super) struct Copy {
     pub(super) server: Host,
     pub(super) there: There,
     pub(super) started: bool,
+    /// Until when it may start, by its server's clock, and the same in the world's time.
+    pub(super) until: Option<(Instant, Nanos)>,
     /// Stopped, or taken from the queue, by its twin.
     pub(super) stopped_by_twin: bool,
     /// Its server got a cancel that it has to obey while the copy was queued.

@@ -1,6 +1,6 @@
 //! What a single thing that happens to a call is worth: pure judgements on its story.
 
-use bowline_protocol::{Cause, Executed, How, Request};
+use bowline_protocol::{Cause, ErrorKind, Executed, How, Request};
 
 use crate::check::rule::Rule;
 use crate::check::story::{Call, Copy, Heard, Outcome, There};
@@ -80,7 +80,7 @@ pub(super) enum Said {
     Refused,
 }
 
-pub(super) fn judge_end(copy: &Copy, wire: Wire, said: Said) -> Verdict {
+pub(super) fn judge_end(copy: &Copy, wire: Wire, said: Said, now: Nanos) -> Verdict {
     if wire != copy.wire {
         return Some((Rule::EndsOnce, "ended on a connection that did not bring it"));
     }
@@ -93,6 +93,14 @@ pub(super) fn judge_end(copy: &Copy, wire: Wire, said: Said) -> Verdict {
     match said {
         Said::Ended { how, .. } if how.started() != copy.started => {
             Some((Rule::NeverRan, "did not end as it lived: started or not"))
+        }
+        Said::Ended { how: How::Withdrawn, by: None } if !copy.caller_done_sent => {
+            Some((Rule::EndsTruly, "was withdrawn, and nobody asked for that"))
+        }
+        Said::Ended { how: How::Aborted, by: None }
+            if !copy.caller_done_sent && copy.until.is_some_and(|(_, until)| now < until) =>
+        {
+            Some((Rule::EndsTruly, "was aborted, and nobody asked for that"))
         }
         Said::Reply { executed } if executed != copy.started => {
             Some((Rule::NeverRan, "was answered, and its answer lies about its start"))
@@ -132,4 +140,18 @@ pub(super) fn judge_cancels(call: &Call) -> Option<(Rule, String)> {
     let copy = call.copies.iter().find(|copy| copy.caller_done_sent)?;
     let how = format!("{:?} was cancelled while its call waits", copy.request.attempt);
     Some((Rule::LosersCancelledOnce, how))
+}
+
+/// The call fails with an error that another copy might better, and one lives.
+pub(super) fn is_early(call: &Call, outcome: Outcome) -> bool {
+    let Outcome::Failed(error) = outcome else { return false };
+    let betterable = matches!(
+        error.kind,
+        ErrorKind::App(_)
+            | ErrorKind::Failed
+            | ErrorKind::ConnectionLost
+            | ErrorKind::Overloaded
+            | ErrorKind::Shed
+    );
+    betterable && call.copies.iter().any(Copy::alive)
 }

@@ -19,7 +19,7 @@ use crate::kernel::span::Nanos;
 use crate::kernel::timeline::Topic;
 use crate::world::env::{Env, Event, Input};
 use crate::world::port::{Gone, Port};
-use crate::world::server::{IDEMPOTENT, ONCE, answer_to};
+use crate::world::server::{IDEMPOTENT, ONCE, answer_to, forged};
 
 /// A replica, and the connection to it.
 struct Replica {
@@ -366,6 +366,18 @@ impl Client {
             let link = Link::dialled(hello, Some(replica.id), env.scenario.link, now);
             self.ports.insert(wire, Port::dialled(link));
             replica.wire = Some(wire);
+        }
+    }
+
+    /// Tells all servers lies about the calls of others.
+    pub(crate) fn forge(&mut self, env: &mut Env) {
+        let now = self.clock.read(env.now);
+        let mut others = env.book.live_copies();
+        others.retain(|(attempt, _)| attempt.client != self.id);
+        let lies = forged(&others, |_| true);
+        for (&wire, port) in self.ports.iter_mut().filter(|(_, port)| port.link.is_up()) {
+            lies.iter().for_each(|lie| port.put(&Frame::Cancel(*lie), now));
+            port.flush(wire, env, now);
         }
     }
 

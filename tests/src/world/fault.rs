@@ -30,6 +30,8 @@ pub enum What {
     Part(usize, usize),
     /// The handlers of a server take so many percent of their time.
     Slow(usize, u64),
+    /// A process sends forged cancels for the calls of others, on all of its connections.
+    Forge(usize),
     /// A client makes so many calls at once.
     Burst(usize, u64),
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Attempt, Backoff, Cancel, Frame, Hello, Identity, Link, Method, ReplicaId, Request, Station,
-    Status,
+    Attempt, Backoff, Cancel, CancelReason, Frame, Hello, Identity, Link, Method, ReplicaId,
+    Request, Station, Status, Twin,
 };
 use bowline_server::core::{Config, Conn, CopyKey, Core, Effect, MethodRule, Origin, Start, Stats};
-use bowline_time::Instant;
+use bowline_time::{Duration, Instant};
 
 use crate::check::{Rule, Way};
 use crate::kernel::clock::Clock;
@@ -217,7 +217,8 @@ impl Server {
     ) {
         match (frame, role) {
             (Frame::Request(request, payload), Role::Client(conn)) => {
-                env.book.arrived(request.attempt);
+                let until = now + request.remaining;
+                env.book.arrived(request.attempt, (until, self.clock.when(until)));
                 let keep = || payload_of(payload);
                 self.core.on_request(conn, *request, payload.len(), keep, now);
             }
@@ -324,7 +325,7 @@ impl Server {
     fn start(&mut self, env: &mut Env, start: Start<u64>, now: Instant) {
         let attempt = start.request.attempt;
         let slots = env.scenario.server.slots;
-        env.book.started(self.host, attempt, slots, now, start.deadline);
+        env.book.started(self.host, attempt, slots, now);
         let topic = Topic::Call(attempt.client.0, attempt.seq.0);
         let key = [22, attempt.client.0, attempt.seq.0, u64::from(attempt.n)];
         env.note(self.host, topic, &key, || format!("starts {attempt:?} after {:?}", start.waited));
@@ -418,6 +419,20 @@ impl Server {
         }
     }
 
+    /// Tells its peers lies, on every connection: that copies' twins have started, that callers are
+    /// done.
+    pub(crate) fn forge(&mut self, env: &mut Env) {
+        let now = self.clock.read(env.now);
+        let me = self.core.station();
+        let lies = forged(&env.book.live_copies(), |by| by.station != me);
+        for (&wire, (port, role)) in &mut self.ports {
+            if matches!(role, Role::Dialled(_) | Role::Peer(_)) && port.link.is_up() {
+                lies.iter().for_each(|lie| port.put(&Frame::Cancel(*lie), now));
+                port.flush(wire, env, now);
+            }
+        }
+    }
+
     /// When the loop has to turn next without any input.
     pub(crate) fn next_timeout(&self) -> Option<Nanos> {
         let links = self.ports.values().map(|(port, _)| port.link.next_timeout());
@@ -455,6 +470,23 @@ impl Server {
             env.book.accuse(Rule::NothingLeft, None, how);
         }
     }
+}
+
+/// Cancels that nobody has a right to send.
+pub(crate) fn forged(
+    copies: &[(Attempt, Option<Twin>)],
+    mut usable: impl FnMut(&Twin) -> bool,
+) -> Vec<Cancel> {
+    let lifetime = Duration::from_millis(5);
+    let cancel = |attempt, reason| Cancel { attempt, reason, lifetime };
+    let mut lies = Vec::new();
+    for &(attempt, twin) in copies.iter().take(32) {
+        lies.push(cancel(attempt, CancelReason::CallerDone));
+        if let Some(by) = twin.filter(|twin| usable(twin)) {
+            lies.push(cancel(attempt, CancelReason::TwinStarted { by }));
+        }
+    }
+    lies
 }
 
 fn station_of(env: &Env, host: Host) -> Station {

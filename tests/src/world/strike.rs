@@ -25,6 +25,15 @@ impl World {
                 self.block(b, a);
             }
             What::Slow(process, percent) => self.set_slow(process, percent),
+            What::Forge(process) => {
+                for host in self.hosts_of(process) {
+                    match &mut self.nodes[host.0].machine {
+                        Machine::Server(server) => server.forge(&mut self.env),
+                        Machine::Client(client) => client.forge(&mut self.env),
+                        Machine::Dead { .. } => {}
+                    }
+                }
+            }
             What::Burst(client, calls) => {
                 for host in self.hosts_of(client) {
                     let life = self.nodes[host.0].life;
@@ -60,7 +69,7 @@ impl World {
                 self.unblock(b, a);
             }
             What::Slow(process, _) => self.set_slow(process, 100),
-            What::Cut(..) | What::Burst(..) => {}
+            What::Cut(..) | What::Burst(..) | What::Forge(_) => {}
         }
     }
 
