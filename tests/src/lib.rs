@@ -6,5 +6,6 @@ pub mod check;
 pub mod exhaust;
 pub mod judge;
 pub mod kernel;
+pub mod mutations;
 pub mod swarm;
 pub mod world;

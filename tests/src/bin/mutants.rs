@@ -1,0 +1,183 @@
+//! Builds every mutation in a copy of the project and says what catches it.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use bowline_tests::mutations::{MUTATIONS, Mutation};
+use clap::Parser;
+
+/// Puts deliberate bugs into a copy of the project, one at a time, and lets the simulated worlds
+/// find each: first by seeds, then by the tests. Fails if one survives.
+#[derive(Parser)]
+struct Options {
+    /// Only mutations whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Seeds to try before the tests are asked.
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    seeds: u64,
+    /// Where the copy is made and built.
+    #[arg(long, value_name = "DIR", default_value = "target/mutants")]
+    dir: PathBuf,
+}
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// A program that runs longer than this hangs.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What caught a mutation.
+enum Caught {
+    /// This seed, which broke a rule, as it says.
+    Seed(String),
+    /// A test.
+    Test(String),
+    /// It hung.
+    Hang,
+    /// The project does not build with it.
+    Unbuildable(String),
+    /// Nothing.
+    No,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("mutants: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<bool> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no project")?;
+    fs::create_dir_all(&options.dir)?;
+    let copy = fs::canonicalize(&options.dir)?.join("project");
+    copy_project(root, &copy)?;
+    let (mut caught, mut survived) = (0, Vec::new());
+    for mutation in MUTATIONS.iter().filter(|mutation| mutation.name.contains(&options.only)) {
+        let start = Instant::now();
+        let result = try_one(mutation, &copy, options)?;
+        let seconds = start.elapsed().as_secs();
+        let by = match &result {
+            Caught::Seed(what) => what.clone(),
+            Caught::Test(name) => format!("test {name}"),
+            Caught::Hang => "it hangs".to_owned(),
+            Caught::Unbuildable(why) => format!("NOT BUILT: {why}"),
+            Caught::No => "SURVIVED".to_owned(),
+        };
+        println!("{:<70} {by} ({seconds} s)", mutation.name);
+        match result {
+            Caught::Seed(_) | Caught::Test(_) | Caught::Hang => caught += 1,
+            Caught::Unbuildable(_) | Caught::No => survived.push(mutation.name),
+        }
+    }
+    println!("{caught} mutations were caught, {} were not: {survived:#?}", survived.len());
+    Ok(survived.is_empty())
+}
+
+/// Copies what a build needs, and leaves unchanged files alone.
+fn copy_project(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (name, target) = (entry.file_name(), to.join(entry.file_name()));
+        if name == "target" || name.to_string_lossy().starts_with('.') {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            copy_project(&entry.path(), &target)?;
+        } else if fs::read(entry.path())? != fs::read(&target).unwrap_or_default() {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
+
+fn try_one(mutation: &Mutation, copy: &Path, options: &Options) -> Result<Caught> {
+    let file = copy.join(mutation.file);
+    let source = fs::read_to_string(&file)?;
+    if source.matches(mutation.find).count() != 1 {
+        return Ok(Caught::Unbuildable("its text is not there once".to_owned()));
+    }
+    fs::write(&file, source.replace(mutation.find, mutation.replace))?;
+    let result = catch(copy, options);
+    fs::write(&file, source)?;
+    result
+}
+
+fn catch(copy: &Path, options: &Options) -> Result<Caught> {
+    let build = cargo(copy, options, &["build", "-p", "bowline-tests", "--bin", "explore"])?;
+    if !build.ok {
+        let error = build.output.lines().find(|line| line.starts_with("error"));
+        return Ok(Caught::Unbuildable(error.unwrap_or("cargo failed").to_owned()));
+    }
+    let seeds = options.seeds.to_string();
+    let explore = fs::canonicalize(&options.dir)?.join("build/debug/explore");
+    let mut search = Command::new(explore);
+    search.args(["--seeds", &seeds, "--for", "200s"]);
+    let found = finish(search)?;
+    if found.hangs {
+        return Ok(Caught::Hang);
+    }
+    if !found.ok {
+        let line = found.output.lines().find(|line| line.starts_with("seed "));
+        let line = line.unwrap_or("it crashed").split(';').next().unwrap_or_default();
+        return Ok(Caught::Seed(line.to_owned()));
+    }
+    let test =
+        ["test", "-p", "bowline-tests", "--test", "simulated", "--", "rules::", "exhaustive::"];
+    let tests = cargo(copy, options, &test)?;
+    if tests.ok {
+        return Ok(Caught::No);
+    }
+    let failed = |line: &&str| line.starts_with("test ") && line.ends_with("FAILED");
+    let name = tests.output.lines().find(failed).and_then(|line| line.split(' ').nth(1));
+    Ok(name.map_or(Caught::Hang, |name| Caught::Test(name.to_owned())))
+}
+
+/// What a program said and how it ended.
+struct Finished {
+    ok: bool,
+    hangs: bool,
+    output: String,
+}
+
+fn cargo(copy: &Path, options: &Options, arguments: &[&str]) -> Result<Finished> {
+    let mut cargo = Command::new(env!("CARGO"));
+    let target = fs::canonicalize(&options.dir)?.join("build");
+    cargo.current_dir(copy).env("CARGO_TARGET_DIR", target).args(arguments);
+    finish(cargo)
+}
+
+/// Runs a program to its end, or to the end of our patience.
+fn finish(mut command: Command) -> Result<Finished> {
+    let out = tempfile()?;
+    command.stdout(Stdio::from(out.0.try_clone()?)).stderr(Stdio::from(out.0));
+    let mut child = command.spawn()?;
+    let start = Instant::now();
+    let (ok, hangs) = loop {
+        if let Some(status) = child.try_wait()? {
+            break (status.success(), false);
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            break (false, true);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let output = String::from_utf8_lossy(&fs::read(&out.1)?).into_owned();
+    fs::remove_file(out.1)?;
+    Ok(Finished { ok, hangs, output })
+}
+
+fn tempfile() -> Result<(fs::File, PathBuf)> {
+    let path = std::env::temp_dir().join(format!("bowline-mutants-{}", std::process::id()));
+    Ok((fs::File::create(&path)?, path))
+}

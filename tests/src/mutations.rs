@@ -1,0 +1,375 @@
+//! Deliberate bugs, each of which the simulated worlds have to find.
+//!
+//! A mutation is a text to find in a source file, once, and what to put in its place: so the product
+//! holds no trace of it. `cargo run -p bowline-tests --bin mutants` builds each in a copy of the
+//! project and says what caught it; a test checks that every text is still there.
+
+/// A deliberate bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mutation {
+    /// What goes wrong.
+    pub name: &'static str,
+    /// The file, from the project's root.
+    pub file: &'static str,
+    /// What is there.
+    pub find: &'static str,
+    /// What is put there.
+    pub replace: &'static str,
+}
+
+const fn mutation(
+    name: &'static str,
+    file: &'static str,
+    find: &'static str,
+    replace: &'static str,
+) -> Mutation {
+    Mutation { name, file, find, replace }
+}
+
+const ARRIVE: &str = "server/src/core/arrive.rs";
+const CANCEL: &str = "server/src/core/cancel.rs";
+const DISPATCH: &str = "server/src/core/dispatch.rs";
+const END: &str = "server/src/core/end.rs";
+const COPIES: &str = "server/src/core/copies.rs";
+const TOMBS: &str = "server/src/core/tombs.rs";
+const CORE: &str = "server/src/core/mod.rs";
+const CALLS: &str = "client/src/core/calls/mod.rs";
+const BEGIN: &str = "client/src/core/calls/dispatch.rs";
+const ENDS: &str = "client/src/core/calls/ends.rs";
+const EXTRA: &str = "client/src/core/calls/extra.rs";
+const FRAMES: &str = "client/src/core/calls/frames.rs";
+const TIMERS: &str = "client/src/core/calls/timers.rs";
+const BUDGET: &str = "client/src/core/budget.rs";
+const OUTCOME: &str = "client/src/core/outcome.rs";
+const CALL: &str = "client/src/core/call.rs";
+
+/// All of them.
+pub const MUTATIONS: &[Mutation] = &[
+    mutation(
+        "a twin's cancel names the call's other copy wrongly",
+        DISPATCH,
+        "attempt: attempt.sibling(tie.twin.n),",
+        "attempt,",
+    ),
+    mutation(
+        "a running copy is stopped in silence",
+        END,
+        "        let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));\n        self.tell_ended(conn, request.attempt, How::Aborted, by);",
+        "        let _ = (conn, request);",
+    ),
+    mutation(
+        "a queued copy ends in silence",
+        END,
+        "            self.tell_ended(conn, request.attempt, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+        "            let _ = (conn, request, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+    ),
+    mutation(
+        "a copy's end is told twice",
+        END,
+        "            self.tell_ended(conn, request.attempt, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+        "            self.tell_ended(conn, request.attempt, how, by);\n            self.tell_ended(conn, request.attempt, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+    ),
+    mutation(
+        "the twin is cancelled before the last check that can refuse",
+        DISPATCH,
+        "            if !self.shed_if_useless(index, now) {\n                self.start(index, now);",
+        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            if !self.shed_if_useless(index, now) {\n                self.start(index, now);",
+    ),
+    mutation(
+        "a primary obeys its twin",
+        CANCEL,
+        "        if primary {",
+        "        if primary && false {",
+    ),
+    mutation(
+        "a secondary ignores its twin",
+        CANCEL,
+        "        if primary {",
+        "        if primary || true {",
+    ),
+    mutation(
+        "a tombstone kills another origin's request",
+        TOMBS,
+        "            tomb.attempt == attempt && tomb.by == by",
+        "            tomb.attempt == attempt || tomb.by == by",
+    ),
+    mutation(
+        "a tombstone is kept under the call's name",
+        ARRIVE,
+        "            && self.tombs.take(request.attempt, tie.twin)",
+        "            && (0..4).any(|n| self.tombs.take(request.attempt.sibling(n), tie.twin) || self.tombs.take(request.attempt.sibling(n), bowline_protocol::Twin { station: self.config.station, n: request.attempt.n }))",
+    ),
+    mutation(
+        "no tombstone is ever found",
+        TOMBS,
+        "                self.remove(index);\n                true\n            }\n            None => false,\n        }\n    }\n\n    /// Takes one",
+        "                self.remove(index);\n                false\n            }\n            None => false,\n        }\n    }\n\n    /// Takes one",
+    ),
+    mutation(
+        "cancels from strangers are obeyed",
+        CANCEL,
+        "        (Origin::Mesh(_), CancelReason::CallerDone) | (Origin::Stranger, _) => false,",
+        "        (Origin::Mesh(_), CancelReason::CallerDone) => false,\n        (Origin::Stranger, _) => true,",
+    ),
+    mutation(
+        "a client may cancel another's copies",
+        CANCEL,
+        "    let on_its_connection = |conn: Conn| copy.conn == Some(conn);",
+        "    let on_its_connection = |conn: Conn| copy.conn == Some(conn) || true;",
+    ),
+    mutation(
+        "a peer may cancel in another's name",
+        CANCEL,
+        "            by.station == station && by_its_twin(by)",
+        "            { let _ = station; by_its_twin(by) }",
+    ),
+    mutation(
+        "the queue is served before this turn's input is taken in",
+        ARRIVE,
+        "        self.accept(Copy::new(request, rule, conn, now, bytes, payload()));",
+        "        self.accept(Copy::new(request, rule, conn, now, bytes, payload()));\n        self.dispatch(now);",
+    ),
+    mutation(
+        "a deadline is extended on arrival",
+        COPIES,
+        "            deadline: now + request.remaining,",
+        "            deadline: now + request.remaining * 2,",
+    ),
+    mutation(
+        "a copy starts however little time is left",
+        DISPATCH,
+        "        if left.is_zero() {",
+        "        if true {\n            return false;\n        } else if left.is_zero() {",
+    ),
+    mutation(
+        "one copy too many runs",
+        DISPATCH,
+        "        while self.copies.running() < self.config.slots",
+        "        while self.copies.running() <= self.config.slots",
+    ),
+    mutation(
+        "a mesh that is down is used",
+        DISPATCH,
+        "        if self.is_mesh_up(tie.twin.station) {",
+        "        if self.is_mesh_up(tie.twin.station) || true {",
+    ),
+    mutation(
+        "nobody is told of a start where there is no mesh",
+        DISPATCH,
+        "            self.effects.notices.push_back((conn, Notice::Started(Started { attempt })));",
+        "            let _ = (conn, Notice::Started(Started { attempt }));",
+    ),
+    mutation(
+        "a lost mesh connection is not noticed",
+        CORE,
+        "            self.mesh.remove(place);",
+        "            let _ = place;",
+    ),
+    mutation(
+        "a started copy says that it was withdrawn",
+        END,
+        "            self.tell_ended(conn, request.attempt, How::Aborted, running.twin_started);",
+        "            self.tell_ended(conn, request.attempt, How::Withdrawn, running.twin_started);",
+    ),
+    mutation(
+        "a reply denies that it ran",
+        END,
+        "status, executed: true, load: self.load() };\n        Some((conn, reply))",
+        "status, executed: false, load: self.load() };\n        Some((conn, reply))",
+    ),
+    mutation(
+        "an accepted copy is not counted",
+        ARRIVE,
+        "        if self.copies.queue(copy, &mut conn.copies) {\n            self.stats.accepted += 1;",
+        "        if self.copies.queue(copy, &mut conn.copies) {\n            self.stats.accepted += 0;",
+    ),
+    mutation(
+        "copies outlive their connection in the queue",
+        DISPATCH,
+        "            (Some(payload), Some(_)) => {",
+        "            (Some(payload), _) => {",
+    ),
+    mutation(
+        "a loser is not cancelled",
+        ENDS,
+        "        self.effects.push_back(Pending::Cancel { place, cancel });",
+        "        let _ = Pending::Cancel { place, cancel };",
+    ),
+    mutation(
+        "a loser is cancelled twice",
+        ENDS,
+        "        self.effects.push_back(Pending::Cancel { place, cancel });",
+        "        self.effects.push_back(Pending::Cancel { place, cancel });\n        self.effects.push_back(Pending::Cancel { place, cancel });",
+    ),
+    mutation(
+        "the call is sent again only if the connection's end comes last",
+        EXTRA,
+        "        if call.live == 0 {\n            return self.redispatch(slot, end, now);",
+        "        if call.live == 0 && end == End::Lost {\n            return self.redispatch(slot, end, now);",
+    ),
+    mutation(
+        "the relay drops the reason",
+        FRAMES,
+        "                    reason: CancelReason::TwinStarted { by },",
+        "                    reason: { let _ = by; CancelReason::CallerDone },",
+    ),
+    mutation(
+        "the relay names the wrong origin",
+        FRAMES,
+        "                let by = Twin { station: pair.stations[usize::from(n)], n: u16::from(n) };",
+        "                let by = Twin { station: pair.stations[usize::from(other)], n: u16::from(n) };",
+    ),
+    mutation(
+        "the tie is not void when #0 ends before #1 is sent",
+        EXTRA,
+        "        if call.is_announced() {\n            // The first ended",
+        "        if call.is_announced() && false {\n            // The first ended",
+    ),
+    mutation(
+        "a hedge goes out beside an unsent #1",
+        EXTRA,
+        "        if call.is_announced() {\n            // Until the second",
+        "        if call.is_announced() && false {\n            // Until the second",
+    ),
+    mutation(
+        "#1 is sent although #0 has started",
+        FRAMES,
+        "            State::Announced => self.void_twin(slot),",
+        "            State::Announced => {}",
+    ),
+    mutation(
+        "an announced copy is sent after the call is done",
+        ENDS,
+        "        if self.slots.get(slot).is_announced() {\n            self.void_twin(slot);",
+        "        if self.slots.get(slot).is_announced() && false {\n            self.void_twin(slot);",
+    ),
+    mutation(
+        "tokens are charged afterwards",
+        EXTRA,
+        "        while call.tokens < call.live + call.ran {",
+        "        while call.tokens < call.live + call.ran && false {",
+    ),
+    mutation(
+        "the cap on what is outstanding is off by one",
+        BUDGET,
+        "            if outstanding >= self.cap {",
+        "            if outstanding > self.cap {",
+    ),
+    mutation(
+        "an empty bucket gives a token",
+        BUDGET,
+        "            let Some(rest) = level.checked_sub(TOKEN) else { return Err(NoToken::Empty) };",
+        "            let rest = level.saturating_sub(TOKEN);",
+    ),
+    mutation(
+        "tokens of copies that ran come back",
+        ENDS,
+        "            self.config.budget.settle(spent, tokens - spent);",
+        "            self.config.budget.settle(spent * 0, tokens);",
+    ),
+    mutation(
+        "tokens of copies that never ran are lost",
+        ENDS,
+        "            self.config.budget.settle(spent, tokens - spent);",
+        "            self.config.budget.settle(spent, 0);",
+    ),
+    mutation(
+        "an aborted copy is held never to have run",
+        OUTCOME,
+        "        matches!(self, End::Replied | End::Aborted | End::Lost)",
+        "        matches!(self, End::Replied | End::Lost)",
+    ),
+    mutation(
+        "an extra copy goes to the same replica",
+        EXTRA,
+        "            if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {",
+        "            if false && copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {",
+    ),
+    mutation(
+        "an extra copy goes to a replica that has failed the call",
+        EXTRA,
+        "            if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {",
+        "            if copies.iter().any(|c| c.replica == place && c.is_live()) {",
+    ),
+    mutation(
+        "an error beats a live attempt",
+        FRAMES,
+        "            (Verdict::Fatal, Some(error)) => {",
+        "            (Verdict::Fatal | Verdict::Retryable, Some(error)) => {",
+    ),
+    mutation(
+        "a call that must not run twice is tied",
+        BEGIN,
+        "        if !self.slots.get(slot).idempotent {",
+        "        if !self.slots.get(slot).idempotent && false {",
+    ),
+    mutation(
+        "a call that must not run twice is sent again",
+        EXTRA,
+        "        if !call.idempotent && !call.never_ran() {",
+        "        if !call.idempotent && !call.never_ran() && false {",
+    ),
+    mutation(
+        "a copy is given more time than is left",
+        CALLS,
+        "        let remaining = call.deadline - copy.sent;",
+        "        let remaining = call.deadline - call.started + core::time::Duration::from_micros(1);",
+    ),
+    mutation(
+        "a deadline passes unnoticed",
+        TIMERS,
+        "        if now >= call.deadline {",
+        "        if now >= call.deadline && false {",
+    ),
+    mutation(
+        "a closed connection leaves its copies in the book",
+        FRAMES,
+        "            self.lose_all(place, now);",
+        "            let _ = now;",
+    ),
+    mutation(
+        "the caller is told that nothing ran",
+        CALL,
+        "            Executed::Unknown\n",
+        "            Executed::No\n",
+    ),
+    mutation(
+        "a call that its caller gave up completes as well",
+        CALLS,
+        "        self.counters.cancelled += 1;\n        self.conclude(slot, now);",
+        "        self.counters.cancelled += 1;\n        let done = self.fail_with(slot, ErrorKind::Cancelled, now);\n        self.effects.push_back(Pending::Done(done));",
+    ),
+    mutation(
+        "copies of a call that is done are watched for ever",
+        ENDS,
+        "            self.watched += 1;\n            self.arm_watch(slot, now);",
+        "            self.watched += 1;",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn every_mutation_fits_the_code_as_it_is() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a project around it");
+        let mut unfit = Vec::new();
+        for mutation in MUTATIONS {
+            let source = std::fs::read_to_string(root.join(mutation.file)).expect(mutation.file);
+            let found = source.matches(mutation.find).count();
+            if found != 1 {
+                unfit.push(format!("{} is there {found} times: {}", mutation.file, mutation.name));
+            }
+        }
+        assert!(unfit.is_empty(), "{unfit:#?}");
+    }
+
+    #[test]
+    fn no_two_mutations_have_one_name() {
+        for (n, mutation) in MUTATIONS.iter().enumerate() {
+            assert!(MUTATIONS[..n].iter().all(|other| other.name != mutation.name));
+        }
+    }
+}
