@@ -2,6 +2,7 @@
 //! know the protocol and nothing else. Nothing here waits for time to pass: every test awaits an
 //! event, with a deadline that only a failure reaches.
 
+mod allocations;
 mod basics;
 mod hostile;
 mod mesh;
@@ -10,6 +11,10 @@ mod service;
 mod stalls;
 
 use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: bowline_runtime::counting::CountingAllocator =
+    bowline_runtime::counting::CountingAllocator;
 
 /// Far longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -31,6 +31,9 @@ pub(crate) const LOOK: Method = Method(8);
 /// Must not run twice.
 pub(crate) const ONCE: Method = Method(9);
 
+/// Answers with how often the core's thread has allocated.
+pub(crate) const COUNT: Method = Method(10);
+
 const fn method(number: Method, name: &'static str, idempotent: bool) -> MethodInfo {
     let duplicable = if idempotent { Some(1 << 20) } else { None };
     MethodInfo { number, name, idempotent, duplicable, least_useful: Duration::ZERO }
@@ -48,6 +51,7 @@ const INFO: ServiceInfo = ServiceInfo {
         method(BLOW, "blow", true),
         method(LOOK, "look", true),
         method(ONCE, "once", false),
+        method(COUNT, "count", true),
     ],
 };
 
@@ -150,16 +154,33 @@ impl Drop for Dropped<'_> {
     }
 }
 
+/// What the service answers with.
+pub(crate) enum Reply {
+    Owned(Vec<u8>),
+    Echo(Payload),
+}
+
+impl std::ops::Deref for Reply {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Reply::Owned(bytes) => bytes,
+            Reply::Echo(payload) => payload,
+        }
+    }
+}
+
 const A_MOMENT: Duration = Duration::from_micros(200);
 
 impl Service for Hands {
-    type Reply = Vec<u8>;
+    type Reply = Reply;
 
     fn info(&self) -> ServiceInfo {
         INFO
     }
 
-    async fn call(&self, context: Context, request: Payload) -> Result<Vec<u8>, Failure> {
+    async fn call(&self, context: Context, request: Payload) -> Result<Reply, Failure> {
         self.0.started.fetch_add(1, Ordering::SeqCst);
         match context.method() {
             PANIC => panic!("as the test wants it"),
@@ -192,11 +213,15 @@ impl Service for Hands {
             }
             BLOW => {
                 let size = request[..].try_into().map(u32::from_le_bytes).unwrap_or(0);
-                return Ok(vec![7; size as usize]);
+                return Ok(Reply::Owned(vec![7; size as usize]));
+            }
+            COUNT => {
+                let count = bowline_runtime::counting::allocations();
+                return Ok(Reply::Owned(count.to_le_bytes().to_vec()));
             }
             _ => {}
         }
-        Ok(request.to_vec())
+        Ok(Reply::Echo(request))
     }
 
     fn interruptible(&self, method: Method) -> bool {

@@ -1,0 +1,132 @@
+//! In steady state a request costs no allocation, however it ends.
+
+use std::time::Duration;
+
+use bowline_protocol::{
+    Attempt, Cancel, CancelReason, Frame, Method, ReplicaId, Request, Tie, Twin, codec,
+};
+use bowline_server::io::Limits;
+
+use crate::eventually;
+use crate::peer::{Came, FakeReplica, Peer, calling, plain, station};
+use crate::service::{COUNT, ECHO, Hands, LOOK};
+
+/// Copies in a round.
+const COPIES: u64 = 200;
+
+/// A client that counts what the server's thread allocates.
+struct Watch {
+    client: Peer,
+    next: u64,
+}
+
+impl Watch {
+    fn count(&mut self) -> u64 {
+        self.next += 1;
+        self.client.request(calling(COUNT, self.next), b"");
+        let (_, _, payload) = self.client.reply();
+        u64::from_le_bytes(payload.try_into().unwrap())
+    }
+
+    /// Runs rounds until one allocates nothing: what is kept for later use has then grown as far
+    /// as such rounds need it.
+    ///
+    /// # Panics
+    ///
+    /// If all rounds allocate.
+    fn settles(&mut self, mut round: impl FnMut(&mut Peer, u64)) {
+        let mut spent = Vec::new();
+        for _ in 0..200 {
+            let before = self.count();
+            round(&mut self.client, self.next + 1);
+            self.next += COPIES;
+            // One is for the count itself.
+            spent.push(self.count() - before - 1);
+            // One quiet round may be luck, if one in a few copies allocates; three are not.
+            if spent.ends_with(&[0, 0, 0]) {
+                return;
+            }
+        }
+        panic!("still allocating: {spent:?}");
+    }
+}
+
+fn send_all(client: &mut Peer, requests: impl Iterator<Item = Request>) {
+    let mut bytes = Vec::new();
+    requests.for_each(|request| {
+        codec::encode(&Frame::Request(request, &[7; 100]), &mut bytes);
+    });
+    client.send_bytes(&bytes);
+}
+
+fn tied(method: Method, seq: u64) -> Request {
+    let twin = Twin { station: station(2), n: 0 };
+    let tie = Some(Tie { twin, window: Duration::from_secs(5) });
+    Request { attempt: Attempt { n: 1, ..plain(seq).attempt }, tie, ..calling(method, seq) }
+}
+
+fn cancel(request: Request, reason: CancelReason) -> Cancel {
+    Cancel { attempt: request.attempt, reason, lifetime: Duration::from_secs(5) }
+}
+
+fn limits() -> Limits {
+    Limits { slots: 8, ..Limits::default() }
+}
+
+#[test]
+fn plain_requests_allocate_nothing() {
+    let server = Hands::default().serve_with(|builder| builder.limits(limits()));
+    let mut watch = Watch { client: Peer::client(server.address()), next: 0 };
+    watch.settles(|client, first| {
+        send_all(client, (first..first + COPIES).map(plain));
+        (0..COPIES).for_each(|_| _ = client.reply());
+    });
+}
+
+#[test]
+fn tied_withdrawn_and_aborted_requests_allocate_nothing() {
+    let fake = FakeReplica::new(2);
+    let peers = [(ReplicaId(2), fake.address())];
+    let server = Hands::default().serve_with(|builder| builder.limits(limits()).peers(peers));
+    let mut mouth = fake.dialled();
+    let mut ear = fake.dial(server.address());
+    eventually("the mesh is up", || {
+        let snapshot = server.control().snapshot();
+        snapshot.mesh_up == 1 && snapshot.connections.mesh_dialled == 1
+    });
+    let mut watch = Watch { client: Peer::client(server.address()), next: 0 };
+    watch.settles(|client, first| {
+        // Half of them wait until they are cancelled, running or queued; the others are answered.
+        let copies = |method| (first..first + COPIES / 2).map(move |seq| tied(method, seq));
+        let echoes = (first + COPIES / 2..first + COPIES).map(|seq| tied(ECHO, seq));
+        send_all(client, copies(LOOK).chain(echoes));
+        let by_twin = CancelReason::TwinStarted { by: Twin { station: station(2), n: 0 } };
+        copies(LOOK).for_each(|copy| mouth.send(&Frame::Cancel(cancel(copy, by_twin))));
+        for _ in 0..COPIES {
+            assert!(matches!(client.next(), Came::Ended(_) | Came::Reply(..)));
+        }
+        // Each that started has told its twin's core.
+        for _ in 0..COPIES / 2 {
+            assert!(matches!(ear.next(), Came::Cancel(_)));
+        }
+    });
+}
+
+#[test]
+fn shed_and_refused_requests_allocate_nothing() {
+    let limits = Limits { slots: 1, queue_requests: 50, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut watch = Watch { client: Peer::client(server.address()), next: 0 };
+    watch.settles(|client, first| {
+        let holder = calling(LOOK, first);
+        send_all(client, core::iter::once(holder));
+        let hurry = |seq| Request { remaining: Duration::from_millis(2), ..plain(seq) };
+        send_all(client, (first + 1..first + COPIES).map(hurry));
+        // The first ends only when all others have: refused at once, or shed by their timers.
+        for _ in 1..COPIES {
+            assert!(matches!(client.next(), Came::Ended(_) | Came::Overloaded(_)));
+        }
+        client.send(&Frame::Cancel(cancel(holder, CancelReason::CallerDone)));
+        assert!(matches!(client.next(), Came::Ended(_)));
+    });
+}
