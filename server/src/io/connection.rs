@@ -3,19 +3,23 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::string::{String, ToString};
+use std::string::ToString;
+use std::time::Duration;
 
 use bowline_protocol::{
     Frame, Goodbye, GoodbyeReason, Hello, Identity, Inbox, Link, LinkError, LinkEvent, Request,
     Station, WireError, codec,
 };
 use bowline_runtime::net::{Shutdown, TcpStream};
-use bowline_runtime::{now, sleep_until, spawn};
+use bowline_runtime::{now, sleep_until, spawn, timeout};
 
 use super::mesh;
 use super::service::Service;
 use super::shell::Shell;
 use crate::core::{Conn, Origin};
+
+/// How long the other side may take to read what was said last, and to close the connection.
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Who made a connection, and for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,16 +67,27 @@ pub(super) struct Connection {
     route: Cell<Option<Station>>,
     /// Why this side ended it, if a timer did.
     ended: RefCell<Option<LinkError>>,
+    /// Goodbye was said: nothing more is, and what comes is not listened to.
+    parted: Cell<bool>,
 }
 
 impl Connection {
     pub(super) fn new(side: Side, stream: TcpStream, link: Link) -> Rc<Connection> {
-        let (link, route, ended) = (RefCell::new(link), Cell::new(None), RefCell::new(None));
-        Rc::new(Connection { side, stream, link, route, ended })
+        Rc::new(Connection {
+            side,
+            stream,
+            link: RefCell::new(link),
+            route: Cell::new(None),
+            ended: RefCell::new(None),
+            parted: Cell::new(false),
+        })
     }
 
     /// Appends a frame to what goes out at the next flush.
     pub(super) fn send(&self, frame: &Frame<'_>) {
+        if self.parted.get() {
+            return;
+        }
         self.stream.send_with(|out| codec::encode(frame, out));
     }
 
@@ -95,15 +110,26 @@ impl Connection {
     }
 
     /// Tells the other side that this one leaves, within that time.
-    pub(super) fn leave(&self, within: std::time::Duration) {
+    pub(super) fn leave(&self, within: Duration) {
         self.link.borrow_mut().leave(within, now());
         self.transmit();
     }
 
-    /// Says goodbye, and closes the connection when that is sent.
+    /// Says goodbye. The other side will close the connection when it has read it.
+    ///
+    /// This side listens on (see [`Connection::see_off`]): if it closed with something unread, the
+    /// kernel would take back what the other side has not yet got.
     pub(super) fn say_goodbye(&self, reason: GoodbyeReason, why: &str) {
         self.send(&Frame::Goodbye(Goodbye { reason }, why.as_bytes()));
-        self.stream.shutdown(Shutdown::Both);
+        self.parted.set(true);
+        self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Lets the other side read what was said last, and close the connection.
+    async fn see_off(self: Rc<Self>) {
+        let other_side = async { while let Ok(Some(_)) = self.stream.receive().await {} };
+        // Whoever does not close it in time has had its chance.
+        let _ = timeout(LAST_WORDS, other_side).await;
     }
 
     /// Where a twin's cancel on this connection comes from.
@@ -146,7 +172,9 @@ impl Connection {
         let mut lease = self.stream.receive().await?.ok_or(End::Closed)?;
         loop {
             let mut frames = inbox.feed(&lease);
-            while let Some(frame) = frames.next()? {
+            while let Some(frame) = frames.next()?
+                && !self.parted.get()
+            {
                 self.apply(shell, &frame)?;
             }
             match self.stream.try_receive() {
@@ -237,6 +265,7 @@ impl Connection {
         });
         if let Some(Goodbye { reason }) = end.goodbye() {
             self.say_goodbye(reason, &end.to_string());
+            drop(spawn(self.clone().see_off()));
         }
         if let Some(station) = self.route.take() {
             shell.route_down(station, self);
@@ -256,11 +285,9 @@ async fn watch(connection: Rc<Connection>) {
         sleep_until(next).await;
         let result = connection.link.borrow_mut().on_timeout(now());
         if let Err(error) = result {
-            let why: String = error.to_string();
-            if let Some(Goodbye { reason }) = error.goodbye() {
-                connection.say_goodbye(reason, &why);
-            }
             connection.ended.replace(Some(error));
+            // Its reader wakes up, and sees to the rest.
+            connection.stream.shutdown(Shutdown::Read);
             return;
         }
         connection.transmit();

@@ -13,7 +13,7 @@ use bowline_runtime::net::TcpStream;
 use bowline_runtime::{JoinHandle, Notify, now, spawn, timeout};
 
 use super::builder::Limits;
-use super::connection::{Connection, Side};
+use super::connection::{Connection, LAST_WORDS, Side};
 use super::context::Stops;
 use super::handler;
 use super::mesh::Peer;
@@ -21,9 +21,6 @@ use super::payload::{Payload, Pool};
 use super::service::Service;
 use super::stats::{IoStats, Snapshot};
 use crate::core::{Conn, CopyKey, Core, Effect, Histograms};
-
-/// How long the last frames of a connection may take to leave, at the end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(super) struct Shell<S> {
     pub(super) core: RefCell<Core<Payload>>,
@@ -46,7 +43,7 @@ pub(super) struct Shell<S> {
     /// There is something to decide.
     pub(super) changed: Notify,
     draining: Cell<bool>,
-    /// No copy is here any more, while the core drains.
+    /// While the core drains: a copy or a connection has ended.
     drained: Notify,
     /// The core is to end.
     pub(super) over: Notify,
@@ -132,6 +129,7 @@ impl<S: Service> Shell<S> {
         if let Some(place) = self.accepted.borrow_mut().get_mut(conn.index()) {
             *place = None;
         }
+        self.drained.notify();
         self.changed.notify();
     }
 
@@ -260,21 +258,24 @@ impl<S: Service> Shell<S> {
         self.core.borrow_mut().drain();
         let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
         connections.iter().for_each(|connection| connection.leave(grace));
-        if !self.has_no_copies() {
-            // Whether all have ended or the time is up: what is left is told of by the close.
-            let _ = timeout(grace, self.drained.notified()).await;
-        }
+        let all_ended = async {
+            while !self.has_no_copies() {
+                self.drained.notified().await;
+            }
+        };
+        // Whether all have ended or the time is up: what is left is told of by the close.
+        let _ = timeout(grace, all_ended).await;
         let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
         for connection in &connections {
             connection.say_goodbye(GoodbyeReason::Leaving, "the server is shutting down");
         }
-        let last_words = async {
-            for connection in &connections {
-                // A connection that failed has nothing more to say.
-                let _ = connection.stream.drained(0).await;
+        drop(connections);
+        let all_closed = async {
+            while self.core.borrow().connections() > 0 {
+                self.drained.notified().await;
             }
         };
-        let _ = timeout(LAST_WORDS, last_words).await;
+        let _ = timeout(LAST_WORDS, all_closed).await;
         self.over.notify();
     }
 }

@@ -322,3 +322,35 @@ fn a_declared_service_is_served() {
     let Came::Reply(reply, _) = client.next() else { panic!("no reply") };
     assert_eq!((reply.status, reply.executed), (Status::BadRequest, false));
 }
+
+/// Whoever closes a socket in which something is unread takes back what the other side has not yet
+/// got. A client in full flow must lose nothing for that: each request is answered or refused.
+#[test]
+fn a_server_that_shuts_down_takes_no_answer_back() {
+    for _ in 0..10 {
+        let server = Hands::default().serve();
+        let mut client = Peer::attentive_client(server.address());
+        let control = server.control().clone();
+        (1..=2_000).for_each(|seq| client.request(plain(seq), &[7; 100]));
+        control.shut_down(PATIENCE);
+        let mut told = 0;
+        loop {
+            match client.next() {
+                Came::Reply(..) | Came::Overloaded(_) => told += 1,
+                Came::GoAway => {}
+                Came::Goodbye(reason, _) => {
+                    assert_eq!(reason, GoodbyeReason::Leaving);
+                    break;
+                }
+                other => panic!("{other:?} after {told}"),
+            }
+        }
+        let copies = server.control().snapshot().copies;
+        assert_eq!(told, copies.accepted + copies.rejected());
+        // It goes on talking to one who has said goodbye, and gets no reset for it.
+        client.request(plain(3_000), &[7; 100_000]);
+        assert_eq!(client.next(), Came::Closed);
+        drop(client);
+        server.join().unwrap();
+    }
+}
