@@ -113,6 +113,9 @@ pub(crate) struct Call<P> {
     pub(crate) hedge_at: Instant,
     /// Until when it waits for a replica to be connected, while none is.
     pub(crate) stranded_until: Instant,
+    /// When it is tried again, after every replica refused it.
+    pub(crate) retry_at: Instant,
+    pub(crate) retries: u8,
     pub(crate) timer: Option<TimerKey>,
     pub(crate) timer_at: Instant,
     pub(crate) len: u8,
@@ -150,6 +153,8 @@ impl<P> Call<P> {
             twin_at: never,
             hedge_at: never,
             stranded_until: never,
+            retry_at: never,
+            retries: 0,
             timer: None,
             timer_at: never,
             len: 0,

@@ -53,6 +53,8 @@ pub struct Config {
     /// How long a call waits for a replica while none is connected. Up to 1 h; zero: it fails at
     /// once.
     pub patience: Duration,
+    /// Whether and how calls that no replica took are tried again; None: they fail.
+    pub retry: Option<RetryConfig>,
     /// How to choose among the replicas that may be asked.
     pub pick: PickRule,
     /// How long a replica's report of its load counts. Up to 1 h; zero ignores the reports.
@@ -67,9 +69,41 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// How calls are tried again that every replica refused or shed, so that they certainly never ran.
+///
+/// A retry waits for as long as the servers asked, and at least for a span that doubles from one to
+/// the next, of which the upper half is drawn at random. It stays within the call's deadline, and
+/// takes a token of the budget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetryConfig {
+    /// How often a call is tried again. 1 to 5.
+    pub most: u8,
+    /// The first span. 10 us to 60 s.
+    pub first: Duration,
+    /// No span is longer. Up to 60 s.
+    pub max: Duration,
+}
+
+impl Default for RetryConfig {
+    /// Twice, after up to 1 ms and 2 ms.
+    fn default() -> Self {
+        RetryConfig { most: 2, first: Duration::from_millis(1), max: Duration::from_millis(100) }
+    }
+}
+
+impl RetryConfig {
+    fn validate(&self) -> Result<(), ConfigError> {
+        check("retry.most", self.most, (1..=5).contains(&self.most), "1 to 5")?;
+        let minute = Duration::from_secs(60);
+        let held = self.first >= Duration::from_micros(10) && self.first <= minute;
+        check_span("retry.first", self.first, held, "10 us to 60 s")?;
+        check_span("retry.max", self.max, self.max <= minute, "up to 60 s")
+    }
+}
+
 impl Default for Config {
     /// 65 536 calls, payloads of 1 MiB, no reserve beyond the round trip, 10 s of watching and of
-    /// latencies, a second of patience, reports of load good for 100 ms, 32 methods, and a budget of its own.
+    /// latencies, a second of patience, no retries, reports of load good for 100 ms, 32 methods, and a budget of its own.
     fn default() -> Self {
         Config {
             max_calls: 1 << 16,
@@ -77,6 +111,7 @@ impl Default for Config {
             reserve: Duration::ZERO,
             watch: Duration::from_secs(10),
             patience: Duration::from_secs(1),
+            retry: None,
             pick: PickRule::PowerOfTwo,
             load_lifetime: Duration::from_millis(100),
             latency_window: Duration::from_secs(10),
@@ -98,6 +133,7 @@ impl Config {
         let watched = self.watch >= Duration::from_millis(1) && self.watch <= hour;
         check_span("watch", self.watch, watched, "1 ms to 1 h")?;
         check_span("patience", self.patience, self.patience <= hour, "up to 1 h")?;
+        self.retry.map_or(Ok(()), |retry| retry.validate())?;
         check_span("load_lifetime", self.load_lifetime, self.load_lifetime <= hour, "up to 1 h")?;
         let window = self.latency_window;
         let held = window >= Duration::from_millis(10) && window <= hour;

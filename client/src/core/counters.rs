@@ -1,3 +1,5 @@
+use super::guard::OffReason;
+
 /// What has happened since the machine was made. All are numbers of events, except `live` and
 /// `waiting`.
 ///
@@ -60,6 +62,9 @@ pub struct Counters {
     /// Of those: without a token, after a connection broke with the bucket empty.
     pub uncharged: u64,
 
+    /// Calls that were tried again after every replica had refused them.
+    pub retries: u64,
+
     /// Copies that were seen to start.
     pub executions: u64,
     /// Copies that were seen to start, and whose reply was not used.
@@ -70,6 +75,37 @@ pub struct Counters {
     pub stray: u64,
     /// Extra copies that were not sent.
     pub denied: Denied,
+    /// How often hedging switched itself off, by reason.
+    pub switched_off: SwitchedOff,
+    /// How often it switched itself on again.
+    pub switched_on: u64,
+}
+
+/// How often hedging switched itself off, by reason: once for each method and policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SwitchedOff {
+    /// Servers refused or shed too much.
+    pub pushback: u64,
+    /// Too many calls failed.
+    pub errors: u64,
+    /// Too much waited on the servers.
+    pub queued: u64,
+    /// Hedges hardly ever won.
+    pub no_wins: u64,
+    /// Far more hedges fell due than the percentile implies: the latencies have shifted.
+    pub excess: u64,
+}
+
+impl SwitchedOff {
+    pub(crate) const fn count(&mut self, reason: OffReason) {
+        *match reason {
+            OffReason::Pushback => &mut self.pushback,
+            OffReason::Errors => &mut self.errors,
+            OffReason::Queued => &mut self.queued,
+            OffReason::NoWins => &mut self.no_wins,
+            OffReason::Excess => &mut self.excess,
+        } += 1;
+    }
 }
 
 /// Why an extra copy was not sent.
@@ -93,6 +129,8 @@ pub struct Denied {
     pub not_idempotent: u64,
     /// The call's parent is itself an extra copy.
     pub from_extra: u64,
+    /// Hedging had switched itself off.
+    pub switched_off: u64,
 }
 
 impl Counters {

@@ -5,6 +5,7 @@ use core::time::Duration;
 use bowline_protocol::Method;
 use bowline_time::Instant;
 
+use super::guard::Guard;
 use super::hedge::Trigger;
 use super::latency::Window;
 use super::policy::Delay;
@@ -15,7 +16,14 @@ struct Class {
     method: Method,
     window: Window,
     /// By policy.
-    triggers: Vec<Trigger>,
+    hedging: Vec<Hedging>,
+}
+
+/// One method's hedges under one policy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hedging {
+    trigger: Trigger,
+    pub(crate) guard: Guard,
 }
 
 /// A bounded number of them.
@@ -39,7 +47,7 @@ impl Methods {
         }
         if self.classes.len() < self.most {
             let window = Window::new(self.window, now);
-            self.classes.push(Class { method, window, triggers: Vec::new() });
+            self.classes.push(Class { method, window, hedging: Vec::new() });
         }
         (self.classes.len() - 1) as u16
     }
@@ -56,12 +64,19 @@ impl Methods {
         from: &Delay,
         now: Instant,
     ) -> Option<Duration> {
+        self.hedging(class, policy);
         let class = &mut self.classes[usize::from(class)];
+        class.hedging[usize::from(policy)].trigger.delay(from, &mut class.window, now)
+    }
+
+    /// The hedges of a method under a policy.
+    pub(crate) fn hedging(&mut self, class: u16, policy: u16) -> &mut Hedging {
+        let hedging = &mut self.classes[usize::from(class)].hedging;
         let at = usize::from(policy);
-        if class.triggers.len() <= at {
-            class.triggers.resize(at + 1, Trigger::default());
+        if hedging.len() <= at {
+            hedging.resize(at + 1, Hedging::default());
         }
-        class.triggers[at].delay(from, &mut class.window, now)
+        &mut hedging[at]
     }
 }
 

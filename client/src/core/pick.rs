@@ -72,6 +72,11 @@ impl Picker {
         }
     }
 
+    /// A number from `0..bound`, of the same stream as the picks.
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        self.random.below(bound)
+    }
+
     /// Considers `place`, before which `found` others of the same rank were.
     fn draw(&mut self, drawn: &mut [u16; 2], found: u32, place: u16) {
         match self.rule {

@@ -2,6 +2,7 @@ use core::time::Duration;
 
 use super::call::MAX_ATTEMPTS;
 use super::config::{ConfigError, check, check_span};
+use super::guard::AutoOff;
 use super::outcome::Verdict;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -40,6 +41,8 @@ pub struct HedgePolicy {
     pub least_useful: Duration,
     /// Larger payloads, in bytes, are not sent twice.
     pub max_payload: u32,
+    /// When hedging switches itself off; None: never.
+    pub auto_off: Option<AutoOff>,
 }
 
 /// Where the hedge delay comes from.
@@ -104,6 +107,7 @@ impl Default for HedgePolicy {
             max_hedges: 1,
             least_useful: Duration::from_micros(100),
             max_payload: 64 << 10,
+            auto_off: Some(AutoOff::default()),
         }
     }
 }
@@ -180,9 +184,20 @@ impl HedgePolicy {
         check("hedge.max_hedges", hedges, (1..=most).contains(&hedges), "1 to 6")?;
         let least = self.least_useful;
         check_span("hedge.least_useful", least, least <= MINUTE, "up to 60 s")?;
+        self.auto_off.map_or(Ok(()), |auto_off| auto_off.validate())?;
         match &self.delay {
             Delay::Fixed(delay) => check_span("hedge.delay", *delay, *delay <= MINUTE, "0 to 60 s"),
             Delay::Percentile(percentile) => percentile.validate(),
+        }
+    }
+}
+
+impl Delay {
+    /// The percentile that triggers, if one does.
+    pub(crate) const fn quantile(&self) -> Option<f64> {
+        match self {
+            Delay::Fixed(_) => None,
+            Delay::Percentile(percentile) => Some(percentile.quantile),
         }
     }
 }

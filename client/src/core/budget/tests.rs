@@ -52,6 +52,17 @@ fn successes_refill_it_by_their_fraction_up_to_the_burst() {
 }
 
 #[test]
+fn what_is_outstanding_keeps_its_place_in_the_bucket() {
+    let budget = budget(1.0, 2, 10);
+    budget.reserve().unwrap();
+    let mut purse = Purse::default();
+    (0..10).for_each(|_| purse.on_success(&budget));
+    assert_eq!(budget.level(), 1, "else three could be spent within a moment");
+    budget.settle(0, 1);
+    assert_eq!(budget.level(), 2);
+}
+
+#[test]
 fn failures_drain_it_fast_and_successes_bring_it_back() {
     let budget = budget(0.5, 4, 10);
     let mut purse = Purse::default();

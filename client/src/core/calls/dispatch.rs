@@ -5,6 +5,7 @@ use bowline_time::Instant;
 
 use super::{Calls, Pending};
 use crate::core::call::{Copied, NIL, Pair, Phase, State};
+use crate::core::guard::Event;
 use crate::core::outcome::{CallKey, Spec};
 use crate::core::policy::TiePolicy;
 use crate::core::tie;
@@ -33,6 +34,8 @@ impl<P> Calls<P> {
         call.twin_at = Instant::FAR_FUTURE;
         call.hedge_at = Instant::FAR_FUTURE;
         call.stranded_until = Instant::FAR_FUTURE;
+        call.retry_at = Instant::FAR_FUTURE;
+        call.retries = 0;
         (call.len, call.live, call.ran, call.tokens) = (0, 0, 0, 0);
         (call.sent, call.hedges) = (0, 0);
         call.held = None;
@@ -66,6 +69,7 @@ impl<P> Calls<P> {
             self.counters.denied.from_extra += 1;
         } else {
             self.slots.get_mut(slot).redundant = true;
+            self.note(slot, Event::Call);
             if let Some(tie) = policy.tie() {
                 self.tie(slot, tie, now);
             }

@@ -1,11 +1,12 @@
 //! How copies and calls end.
 
-use bowline_protocol::{Cancel, CancelReason, Error, ErrorKind, Executed};
+use bowline_protocol::{Cancel, CancelReason, Cause, Error, ErrorKind, Executed};
 use bowline_time::Instant;
 
 use super::dispatch::parts;
 use super::{Calls, Pending};
 use crate::core::call::{Call, NIL, Phase, State};
+use crate::core::guard::Event;
 use crate::core::latency;
 use crate::core::outcome::{CallKey, Done, End, Outcome, Winner};
 
@@ -126,6 +127,11 @@ impl<P> Calls<P> {
         now: Instant,
     ) -> Done {
         self.count_result(&result, winner);
+        match (&result, winner) {
+            (Ok(()), Some(Winner { cause: Cause::Hedge, .. })) => self.note(slot, Event::Won),
+            (Err(error), _) if is_trouble(error.kind) => self.note(slot, Event::Failed),
+            _ => {}
+        }
         let call = self.slots.get(slot);
         let (seq, tag, tied, sent) = (call.seq, call.tag, call.tied, call.sent);
         let latency = now - call.started;
@@ -141,7 +147,7 @@ impl<P> Calls<P> {
         match result {
             Ok(()) => {
                 self.counters.ok += 1;
-                let hedged = winner.is_some_and(|w| w.cause == bowline_protocol::Cause::Hedge);
+                let hedged = winner.is_some_and(|w| w.cause == Cause::Hedge);
                 self.counters.hedge_wins += u64::from(hedged);
                 self.purse.on_success(budget);
             }

@@ -6,6 +6,7 @@ use bowline_time::Instant;
 use super::Calls;
 use crate::core::budget::NoToken;
 use crate::core::call::{Call, MAX_ATTEMPTS};
+use crate::core::guard::{Change, Event};
 use crate::core::outcome::{Done, End};
 use crate::core::policy::HedgePolicy;
 
@@ -15,21 +16,20 @@ impl<P> Calls<P> {
     /// All copies but one that are out or may have run are extra; those that certainly never ran
     /// cost nothing. So a copy that was taken out of a queue leaves its token for the next.
     pub(super) fn afford(&mut self, slot: u32) -> bool {
-        let call = self.slots.get_mut(slot);
-        while call.tokens < call.live + call.ran {
-            match self.config.budget.reserve() {
-                Ok(()) => call.tokens += 1,
-                Err(NoToken::Empty) => {
-                    self.counters.denied.no_token += 1;
-                    return false;
-                }
-                Err(NoToken::Outstanding) => {
-                    self.counters.denied.outstanding += 1;
-                    return false;
-                }
-            }
+        let call = self.slots.get(slot);
+        let missing = (call.live + call.ran).saturating_sub(call.tokens);
+        (0..missing).all(|_| self.take_token(slot))
+    }
+
+    /// One more token for the call.
+    pub(super) fn take_token(&mut self, slot: u32) -> bool {
+        let reserved = self.config.budget.reserve();
+        match reserved {
+            Ok(()) => self.slots.get_mut(slot).tokens += 1,
+            Err(NoToken::Empty) => self.counters.denied.no_token += 1,
+            Err(NoToken::Outstanding) => self.counters.denied.outstanding += 1,
         }
-        true
+        reserved.is_ok()
     }
 
     /// A replica without a live or failed copy of this call, in another domain than the live ones
@@ -49,6 +49,25 @@ impl<P> Calls<P> {
         })
     }
 
+    /// Something happened to the call that says whether its hedges do good.
+    pub(super) fn note(&mut self, slot: u32, event: Event) {
+        let call = self.slots.get(slot);
+        if call.redundant && self.policies[usize::from(call.policy)].policy.hedge().is_some() {
+            self.methods.hedging(call.class, call.policy).guard.note(event);
+        }
+    }
+
+    fn hedging_is_on(&mut self, class: u16, of: u16, hedge: &HedgePolicy, now: Instant) -> bool {
+        let Some(rule) = &hedge.auto_off else { return true };
+        let guard = &mut self.methods.hedging(class, of).guard;
+        match guard.look(rule, hedge.delay.quantile(), now) {
+            Some(Change::Off(reason)) => self.counters.switched_off.count(reason),
+            Some(Change::On) => self.counters.switched_on += 1,
+            None => {}
+        }
+        guard.is_on()
+    }
+
     /// Sets when the copy that was sent now is to be hedged, if it is.
     pub(super) fn plan_hedge(&mut self, slot: u32, now: Instant) {
         let call = self.slots.get(slot);
@@ -59,6 +78,12 @@ impl<P> Calls<P> {
             self.counters.denied.too_large += 1;
             return;
         }
+        let (hedge, class, of) = (*hedge, call.class, call.policy);
+        if !self.hedging_is_on(class, of, &hedge, now) {
+            self.counters.denied.switched_off += 1;
+            return;
+        }
+        let call = self.slots.get(slot);
         let Some(delay) = self.methods.delay(call.class, call.policy, &hedge.delay, now) else {
             self.counters.denied.no_delay += 1;
             return;
@@ -82,6 +107,7 @@ impl<P> Calls<P> {
         let call = self.slots.get(slot);
         let policy = &self.policies[usize::from(call.policy)].policy;
         let Some(&hedge) = policy.hedge() else { return };
+        self.methods.hedging(call.class, call.policy).guard.note(Event::Due);
         if call.deadline - now <= hedge.least_useful {
             self.counters.denied.too_late += 1;
             return;
@@ -97,6 +123,7 @@ impl<P> Calls<P> {
         if self.afford(slot) {
             self.launch(slot, place, Cause::Hedge, now);
             self.slots.get_mut(slot).hedges += 1;
+            self.note(slot, Event::Sent);
             self.plan_hedge(slot, now);
         }
     }
@@ -133,6 +160,9 @@ impl<P> Calls<P> {
             if self.may_strand(slot) {
                 self.strand(slot, now);
                 self.arm(slot);
+                return None;
+            }
+            if self.plan_retry(slot, now) {
                 return None;
             }
             return Some(self.fail_held(slot, now));

@@ -8,6 +8,7 @@ use bowline_time::Instant;
 
 use super::{Calls, Pending};
 use crate::core::call::{Call, State};
+use crate::core::guard::Event;
 use crate::core::outcome::{Done, End, Verdict};
 
 impl<P> Calls<P> {
@@ -16,6 +17,7 @@ impl<P> Calls<P> {
     pub fn on_reply(&mut self, from: ReplicaId, reply: &Reply, now: Instant) -> Option<Done> {
         let (slot, n) = self.locate(from, reply.attempt)?;
         self.hear(slot, n, reply.load, now);
+        self.note(slot, Event::Reply { queued: reply.load.queued });
         if reply.executed {
             self.see_start(slot, n);
         }
@@ -74,6 +76,9 @@ impl<P> Calls<P> {
     }
 
     fn end_unanswered(&mut self, slot: u32, n: u8, end: End, error: Option<Error>, now: Instant) {
+        if matches!(end, End::Shed | End::Rejected) {
+            self.note(slot, Event::Pushback);
+        }
         self.end_copy(slot, n, end, now);
         if !self.slots.get(slot).is_waiting() {
             return self.end_watched(slot, now);

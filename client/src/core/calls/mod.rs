@@ -12,6 +12,7 @@ mod dispatch;
 mod ends;
 mod extra;
 mod frames;
+mod retry;
 mod strand;
 #[cfg(test)]
 mod tests;

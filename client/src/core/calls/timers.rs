@@ -41,6 +41,9 @@ impl<P> Calls<P> {
         if call.is_stranded() {
             return self.rescue(slot, now);
         }
+        if now >= call.retry_at {
+            return self.retry(slot, now);
+        }
         let (twin_at, hedge_at) = (call.twin_at, call.hedge_at);
         if now >= twin_at {
             self.send_twin(slot, now);
@@ -55,7 +58,8 @@ impl<P> Calls<P> {
     /// since that time was put off, it is armed anew then.
     pub(super) fn arm(&mut self, slot: u32) {
         let call = self.slots.get(slot);
-        let at = call.deadline.min(call.twin_at).min(call.hedge_at).min(call.stranded_until);
+        let resumed = call.stranded_until.min(call.retry_at);
+        let at = call.deadline.min(call.twin_at).min(call.hedge_at).min(resumed);
         // Never for a time that has been handled, or handling it would have no end.
         self.set_timer(slot, at.max(self.latest + Duration::from_nanos(1)));
     }

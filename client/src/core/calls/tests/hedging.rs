@@ -198,6 +198,25 @@ fn the_percentile_of_what_copies_took_becomes_the_delay() {
 }
 
 #[test]
+fn copies_that_were_stopped_teach_that_they_took_longer() {
+    let mut world = World::new();
+    let learned = world.calls.register(Policy::hedged()).unwrap();
+    for number in 0..400 {
+        let call = world.start(world.none);
+        world.now += MS(2);
+        match number % 2 {
+            0 => drop(world.ok(A, call, 0).unwrap()),
+            _ => {
+                world.calls.cancel(call, world.now);
+                world.ended(A, call, 0, How::Aborted);
+            }
+        }
+    }
+    world.start(learned);
+    assert_eq!(world.calls.counters().denied.too_late, 1, "the delay is the maximum, a second");
+}
+
+#[test]
 fn fast_errors_do_not_teach_the_delay() {
     let mut world = World::new();
     for _ in 0..200 {
@@ -260,4 +279,32 @@ fn when_all_replicas_slow_down_hedges_stay_within_the_budget() {
     assert!((50..=60).contains(&counters.hedges), "{}", counters.hedges);
     assert_eq!(counters.executions, 1000 + counters.hedges);
     world.at_rest();
+}
+
+#[test]
+fn hedging_switches_itself_off_when_servers_push_back_and_comes_back_later() {
+    let mut world = World::new();
+    for _ in 0..1000 {
+        let call = world.start(world.hedged);
+        let (refuses, ..) = world.sent();
+        world.overloaded(refuses, call, 0);
+        let (serves, ..) = world.sent();
+        world.pass(MS(1));
+        world.ok(serves, call, 1).unwrap();
+    }
+    world.pass(MS(10));
+    let before = world.calls.counters();
+    world.sends.clear();
+    let call = world.start(world.hedged);
+    world.pass(HEDGE_DELAY);
+    assert_eq!(world.sends.len(), 1, "no hedge");
+    world.ok(world.sends[0].0, call, 0).unwrap();
+    assert_eq!(world.calls.counters().switched_off.pushback, 1);
+    assert_eq!(world.calls.counters().denied.switched_off, before.denied.switched_off + 1);
+    world.pass(Duration::from_secs(5));
+    world.sends.clear();
+    world.start(world.hedged);
+    world.pass(HEDGE_DELAY);
+    assert_eq!(world.sends.len(), 2, "on again");
+    assert_eq!(world.calls.counters().switched_on, 1);
 }

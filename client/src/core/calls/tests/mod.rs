@@ -5,6 +5,7 @@ mod fates;
 mod hedging;
 mod limits;
 mod plain;
+mod retrying;
 mod stranding;
 mod tying;
 
@@ -18,7 +19,7 @@ use bowline_time::Instant;
 
 use crate::core::{
     Budget, BudgetConfig, CallKey, Calls, Config, Delay, Done, Effect, HedgePolicy, PickRule,
-    Policy, PolicyId, Spec, Stagger, TiePolicy,
+    Policy, PolicyId, RetryConfig, Spec, Stagger, TiePolicy,
 };
 
 const A: ReplicaId = ReplicaId(1);

@@ -1,0 +1,74 @@
+//! Calls that every replica refused are tried again, after a while.
+
+use core::time::Duration;
+
+use bowline_protocol::{Cause, ErrorKind};
+use bowline_time::Instant;
+
+use super::Calls;
+use crate::core::call::{Call, MAX_ATTEMPTS, State};
+use crate::core::outcome::End;
+
+impl<P> Calls<P> {
+    /// Sets when the call is tried again, if it may be, and a token is there for it.
+    pub(super) fn plan_retry(&mut self, slot: u32, now: Instant) -> bool {
+        let Some(rule) = self.config.retry else { return false };
+        let call = self.slots.get(slot);
+        if call.retries >= rule.most || !call.was_only_refused() {
+            return false;
+        }
+        let span = (rule.first * (1 << call.retries)).min(rule.max);
+        let jitter = span.as_nanos() as u64 / 2 * u64::from(self.picker.below(1024)) / 1024;
+        let asked = call.held.and_then(|error| error.after).unwrap_or_default();
+        let wait = asked.max(span / 2 + Duration::from_nanos(jitter));
+        if now + wait >= call.deadline || !self.take_token(slot) {
+            return false;
+        }
+        let call = self.slots.get_mut(slot);
+        call.retry_at = now + wait;
+        call.hedge_at = Instant::FAR_FUTURE;
+        call.retries += 1;
+        self.arm(slot);
+        true
+    }
+
+    /// The wait is over: whoever refused the call may be asked again.
+    pub(super) fn retry(&mut self, slot: u32, now: Instant) {
+        let call = self.slots.get_mut(slot);
+        call.retry_at = Instant::FAR_FUTURE;
+        for copy in &mut call.copies[..usize::from(call.len)] {
+            copy.failed &= !is_refusal(copy.state);
+        }
+        self.counters.retries += 1;
+        match self.pick_other(slot, now) {
+            Some(place) => {
+                self.launch(slot, place, Cause::Redispatch, now);
+                self.plan_hedge(slot, now);
+                self.arm(slot);
+            }
+            None if self.may_strand(slot) => {
+                self.strand(slot, now);
+                self.arm(slot);
+            }
+            None => {
+                let done = self.fail_held(slot, now);
+                self.effects.push_back(super::Pending::Done(done));
+            }
+        }
+    }
+}
+
+impl<P> Call<P> {
+    /// Servers refused or shed all of its copies, and it may have one more.
+    fn was_only_refused(&self) -> bool {
+        let refused = matches!(
+            self.held.map(|error| error.kind),
+            Some(ErrorKind::Overloaded | ErrorKind::Shed)
+        );
+        refused && self.never_ran() && usize::from(self.len) < MAX_ATTEMPTS
+    }
+}
+
+const fn is_refusal(state: State) -> bool {
+    matches!(state, State::Ended(End::Rejected | End::Shed))
+}

@@ -1,0 +1,82 @@
+//! Retries after every replica refused.
+
+use super::*;
+
+fn retrying(budget: BudgetConfig) -> World {
+    let retry = RetryConfig { most: 1, first: MS(8), max: MS(100) };
+    World::with(budget, |config| config.retry = Some(retry))
+}
+
+/// A call that all three have refused.
+fn refused(world: &mut World) -> CallKey {
+    let call = world.start(world.none);
+    world.overloaded(A, call, 0);
+    world.ended(B, call, 1, How::Shed);
+    world.overloaded(C, call, 2);
+    world.sends.clear();
+    call
+}
+
+#[test]
+fn a_call_that_all_refused_is_tried_again_after_a_jittered_wait() {
+    let mut world = retrying(BudgetConfig::default());
+    let call = refused(&mut world);
+    assert_eq!(world.outstanding(), 1, "a retry takes a token");
+    world.pass(MS(4) - Duration::from_nanos(1));
+    world.nothing_sent();
+    world.pass(MS(4));
+    assert_eq!(world.sent(), (A, 3, Cause::Redispatch));
+    assert!(world.ok(A, call, 3).is_some());
+    assert_eq!(world.calls.budget().level(), 256, "one ran, none of them extra");
+    assert_eq!(world.calls.counters().retries, 1);
+    world.at_rest();
+}
+
+#[test]
+fn after_the_last_retry_the_call_fails() {
+    let mut world = retrying(BudgetConfig::default());
+    let call = refused(&mut world);
+    world.pass(MS(8));
+    for n in 3..6 {
+        let (to, ..) = world.sent();
+        world.overloaded(to, call, n);
+    }
+    assert_eq!(world.result(), Err(ErrorKind::Overloaded));
+    world.at_rest();
+}
+
+#[test]
+fn without_a_token_or_without_time_there_is_no_retry() {
+    let mut world = retrying(BudgetConfig { burst: 0, ..BudgetConfig::default() });
+    refused(&mut world);
+    assert_eq!(world.result(), Err(ErrorKind::Overloaded));
+    world.at_rest();
+
+    let mut world = retrying(BudgetConfig::default());
+    let call = world.start(world.none);
+    world.pass(DEADLINE - MS(3));
+    [(A, 0), (B, 1), (C, 2)].into_iter().for_each(|(at, n)| world.overloaded(at, call, n));
+    assert_eq!(world.result(), Err(ErrorKind::Overloaded));
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_may_have_run_is_not_retried() {
+    let mut world = retrying(BudgetConfig::default());
+    let call = world.start(world.none);
+    world.overloaded(A, call, 0);
+    world.reply(B, call, 1, Status::Failed);
+    world.overloaded(C, call, 2);
+    assert_eq!(world.result(), Err(ErrorKind::Failed));
+    world.at_rest();
+}
+
+#[test]
+fn a_caller_that_drops_the_call_during_the_wait_leaves_nothing() {
+    let mut world = retrying(BudgetConfig::default());
+    let call = refused(&mut world);
+    assert!(world.calls.cancel(call, world.now));
+    world.pass(MS(8));
+    world.nothing_sent();
+    world.at_rest();
+}
