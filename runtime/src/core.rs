@@ -16,7 +16,7 @@ use slab::Slab;
 use crate::buffer::Pool;
 use crate::clock::Clock;
 use crate::driver::provided::ProvidedBuffers;
-use crate::driver::ring::Ring;
+use crate::driver::switch::Driver;
 use crate::driver::{Completion, Kind, Request, Token};
 use crate::metrics::{Counters, Metrics};
 use crate::net::connection::Connection;
@@ -40,7 +40,7 @@ pub(crate) struct Settings {
 
 pub(crate) struct Core {
     /// First, so that it is closed before the memory goes that the kernel knows.
-    pub(crate) ring: RefCell<Ring>,
+    pub(crate) driver: RefCell<Driver>,
     pub(crate) buffers: ProvidedBuffers,
     pub(crate) id: u16,
     pub(crate) settings: Settings,
@@ -71,14 +71,14 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(
         settings: Settings,
-        ring: Ring,
+        driver: Driver,
         buffers: ProvidedBuffers,
         remote: Arc<Remote>,
         registration: Registration,
     ) -> Rc<Core> {
         let clock = Clock::new();
         let core = Rc::new(Core {
-            ring: RefCell::new(ring),
+            driver: RefCell::new(driver),
             buffers,
             id: registration.number(),
             settings,
@@ -113,7 +113,7 @@ impl Core {
         };
         // SAFETY: the memory is on the heap and lives as long as the core does, as does the
         // descriptor; the core is not freed while anything is in flight.
-        unsafe { self.ring.borrow_mut().push(request, Token::WAKE) };
+        unsafe { self.driver.borrow_mut().push(request, Token::WAKE) };
     }
 
     /// Makes a task of this core ready.
@@ -126,7 +126,7 @@ impl Core {
     /// Tells everybody whom a completion concerns.
     pub(crate) fn reap(&self) {
         let mut completions = self.completions.take();
-        self.ring.borrow_mut().completions(&self.counters, &mut completions);
+        self.driver.borrow_mut().completions(&self.counters, &mut completions);
         self.counters.completions.add(completions.len() as u64);
         for completion in completions.drain(..) {
             self.dispatch(completion);
@@ -221,7 +221,7 @@ impl Core {
         Metrics {
             live_tasks: self.tasks.live(),
             live_connections: self.connections.borrow().len(),
-            requests_in_flight: self.ring.borrow().in_flight(),
+            requests_in_flight: self.driver.borrow().in_flight(),
             free_buffers: usize::from(self.buffers.free()),
             armed_timers: self.timers.borrow().len(),
             ..self.counters.snapshot()
@@ -245,9 +245,9 @@ impl Core {
         let deadline = self.clock.now() + patience;
         let mut completions = Vec::new();
         loop {
-            let drained = self.ring.borrow_mut().drain(
+            let drained = self.driver.borrow_mut().drain(
                 &self.counters,
-                || self.clock.now(),
+                &self.clock,
                 deadline,
                 &mut completions,
             );
@@ -258,7 +258,7 @@ impl Core {
             if !drained {
                 return false;
             }
-            if self.ring.borrow().in_flight() == 0 {
+            if self.driver.borrow().in_flight() == 0 {
                 return true;
             }
         }

@@ -4,6 +4,8 @@
 //! puts it down and then looks whether the other sleeps. Between what each does and what it looks
 //! at stands a fence, so that at least one of the two sees the other: no work is slept over. Only
 //! whoever finds the other asleep pays for waking it, and only the first to do so.
+//!
+//! The flag is only ever swapped, so that its changes stand in one order of which all know.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
@@ -22,7 +24,7 @@ impl Doze {
 
     /// Announces sleep. False if there is work after all: then the thread is awake.
     pub(crate) fn fall_asleep(&self, has_work: impl FnOnce() -> bool) -> bool {
-        self.asleep.store(true, Ordering::Relaxed);
+        self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         if has_work() {
             self.wake_up();
@@ -33,7 +35,7 @@ impl Doze {
 
     /// Ends the sleep, from within.
     pub(crate) fn wake_up(&self) {
-        self.asleep.store(false, Ordering::Relaxed);
+        self.asleep.swap(false, Ordering::AcqRel);
     }
 
     /// To be called by who has put work down. True if the thread sleeps, and it is for the caller
@@ -41,7 +43,7 @@ impl Doze {
     #[must_use = "the caller has to wake the sleeper"]
     pub(crate) fn is_to_be_woken(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
+        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel)
     }
 }
 

@@ -68,6 +68,8 @@ mod waiters;
 
 pub use bowline_time::{Duration, Instant};
 pub use cores::Cores;
+#[cfg(feature = "simulated-driver")]
+pub use driver::sim::Faults;
 pub use error::{Error, OLDEST_KERNEL};
 pub use metrics::{Metrics, metrics};
 pub use notify::{Notified, Notify};

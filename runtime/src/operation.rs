@@ -64,7 +64,7 @@ impl Operation {
         let token = Token::new(Kind::Operation, index);
         // SAFETY: the slot owns `kept`, and is freed only in `completed` or, after that, by
         // whoever takes the result. If the core ends before, it leaks itself with all slots.
-        unsafe { core.ring.borrow_mut().push(request, token) };
+        unsafe { core.driver.borrow_mut().push(request, token) };
         Operation { core: core.clone(), index, finished: false }
     }
 }
@@ -114,7 +114,7 @@ impl Drop for Operation {
         drop(was);
         let token = Token::new(Kind::Operation, self.index);
         // SAFETY: the request points to nothing.
-        unsafe { self.core.ring.borrow_mut().push(Request::Cancel { token }, Token::NOBODY) };
+        unsafe { self.core.driver.borrow_mut().push(Request::Cancel { token }, Token::NOBODY) };
     }
 }
 

@@ -13,6 +13,9 @@ use crate::clock::Source;
 use crate::core::{Core, Entered, Settings, is_entered};
 use crate::driver::provided::{MOST_BUFFERS, ProvidedBuffers};
 use crate::driver::ring::{Features, Ring};
+#[cfg(feature = "simulated-driver")]
+use crate::driver::sim::{Faults, Sim};
+use crate::driver::switch::Driver;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::remote::{Handle, Registration, Remote};
@@ -30,6 +33,8 @@ pub struct Builder {
     buffer_size: u32,
     patience: Duration,
     settings: Settings,
+    #[cfg(feature = "simulated-driver")]
+    simulated: Option<(u64, Faults)>,
 }
 
 impl Builder {
@@ -46,6 +51,8 @@ impl Builder {
                 budget: Duration::from_micros(200),
                 linger: Duration::from_secs(5),
             },
+            #[cfg(feature = "simulated-driver")]
+            simulated: None,
         }
     }
 
@@ -112,6 +119,22 @@ impl Builder {
         self
     }
 
+    /// Uses no io_uring, but a simulation of what it may do, driven by a seed. For tests.
+    #[cfg(feature = "simulated-driver")]
+    #[must_use]
+    pub fn simulate(mut self, seed: u64, faults: Faults) -> Builder {
+        self.simulated = Some((seed, faults));
+        self
+    }
+
+    fn driver(&self, entries: u32, completions: u32) -> Result<Driver, Error> {
+        #[cfg(feature = "simulated-driver")]
+        if let Some((seed, faults)) = self.simulated {
+            return Ok(Driver::Sim(Box::new(Sim::new(seed, faults))));
+        }
+        Ok(Driver::Ring(Ring::new(entries, completions)?))
+    }
+
     /// Makes the runtime, for this thread. It is bound to it.
     ///
     /// # Errors
@@ -129,12 +152,12 @@ impl Builder {
         lower_timer_slack();
         let entries = self.entries.max(2);
         let completions = self.completions.unwrap_or(entries * 4).max(entries);
-        let ring = Ring::new(entries, completions)?;
+        let mut driver = self.driver(entries, completions)?;
         let count = self.buffer_count.clamp(1, MOST_BUFFERS).next_power_of_two();
-        let buffers = ProvidedBuffers::new(&ring, count, self.buffer_size.max(1))?;
+        let buffers = ProvidedBuffers::new(&mut driver, count, self.buffer_size.max(1))?;
         let remote = Arc::new(Remote::new().map_err(Error::io("eventfd"))?);
         let registration = Registration::new(remote.clone())?;
-        let core = Core::new(self.settings, ring, buffers, remote, registration);
+        let core = Core::new(self.settings, driver, buffers, remote, registration);
         Ok(Runtime { core: ManuallyDrop::new(core), patience: self.patience })
     }
 }
@@ -210,7 +233,7 @@ impl Runtime {
     }
 
     pub(crate) fn features(&self) -> Features {
-        self.core.ring.borrow().features()
+        self.core.driver.borrow().features()
     }
 
     pub(crate) fn clock_source(&self) -> Source {

@@ -52,7 +52,7 @@ impl Core {
             self.submit();
         }
         // Readers whose budget was used up are not done yet.
-        self.tasks.is_ready(Stage::Input) || self.ring.borrow_mut().has_completions()
+        self.tasks.is_ready(Stage::Input) || self.driver.borrow_mut().has_completions()
     }
 
     /// Runs a stage's ready tasks until there are none, or the budget is used up.
@@ -95,13 +95,13 @@ impl Core {
         !self.tasks.any_ready()
             && !self.tasks.adopted_ended()
             && !self.can_unpark()
-            && !self.ring.borrow_mut().has_completions()
+            && !self.driver.borrow_mut().has_completions()
     }
 
     /// Hands all that is queued to the kernel.
     fn submit(&self) {
         self.flush();
-        self.ring.borrow_mut().submit(&self.counters);
+        self.driver.borrow_mut().submit(&self.counters);
     }
 
     /// Waits for completions, other threads, or the next timer; before that, spins if told to.
@@ -111,22 +111,21 @@ impl Core {
             return;
         }
         if self.remote.fall_asleep() {
-            let now = self.now.get();
-            self.ring.borrow_mut().wait(&self.counters, now, next);
+            self.driver.borrow_mut().wait(&self.counters, &self.clock, next);
             self.remote.wake_up();
         } else {
-            self.ring.borrow_mut().submit(&self.counters);
+            self.driver.borrow_mut().submit(&self.counters);
         }
     }
 
     /// Looks for something to do for a while, without entering the kernel. True if it found it.
     fn spin(&self, next: Option<Instant>) -> bool {
-        self.ring.borrow_mut().submit(&self.counters);
+        self.driver.borrow_mut().submit(&self.counters);
         let start = self.clock.now();
         let end = start + self.settings.spin;
         loop {
             let now = self.clock.now();
-            if self.ring.borrow_mut().has_completions()
+            if self.driver.borrow_mut().has_completions()
                 || !self.remote.is_empty()
                 || next.is_some_and(|next| next <= now)
             {

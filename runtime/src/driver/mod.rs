@@ -6,6 +6,9 @@
 
 pub(crate) mod provided;
 pub(crate) mod ring;
+#[cfg(feature = "simulated-driver")]
+pub(crate) mod sim;
+pub(crate) mod switch;
 
 use std::os::fd::RawFd;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
-use super::ring::Ring;
+use super::switch::Driver;
 use crate::error::Error;
 
 /// The number of the only group.
@@ -37,7 +37,11 @@ pub(crate) struct ProvidedBuffers {
 
 impl ProvidedBuffers {
     /// Buffers of `size` bytes, `count` of them, a power of two; all belong to the kernel.
-    pub(crate) fn new(ring: &Ring, count: u16, size: u32) -> Result<ProvidedBuffers, Error> {
+    pub(crate) fn new(
+        driver: &mut Driver,
+        count: u16,
+        size: u32,
+    ) -> Result<ProvidedBuffers, Error> {
         let stride = size as usize + STAGGER;
         let too_large = |_| Error::Memory {
             what: "receive buffers",
@@ -61,17 +65,9 @@ impl ProvidedBuffers {
             free: Cell::new(0),
         };
         // SAFETY: the ring is page-aligned and has `count` entries. It is freed when `buffers` is
-        // dropped; its owner does that only after the io_uring is closed with nothing in flight,
+        // dropped; its owner does that only after the driver is closed with nothing in flight,
         // which unregisters it, or never.
-        unsafe {
-            ring.submitter().register_buf_ring_with_flags(
-                buffers.ring.as_ptr() as u64,
-                count,
-                GROUP,
-                0,
-            )
-        }
-        .map_err(Error::of_buffers)?;
+        unsafe { driver.register_buffers(buffers.ring, count)? };
         for id in 0..count {
             buffers.give(id);
         }

@@ -16,6 +16,7 @@ use bowline_time::Instant;
 use io_uring::{EnterFlags, IoUring, Submitter, cqueue, opcode, squeue, types};
 
 use super::{Completion, Request, Token};
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::metrics::Counters;
 
@@ -133,7 +134,7 @@ impl Ring {
     }
 
     /// Whether requests wait to be handed to the kernel.
-    pub(crate) fn is_unsubmitted(&mut self) -> bool {
+    fn is_unsubmitted(&mut self) -> bool {
         !self.backlog.is_empty() || !self.submission().is_empty()
     }
 
@@ -160,7 +161,7 @@ impl Ring {
 
     /// Hands over all requests and waits for a completion, until the deadline if there is one.
     /// Signals end the wait too.
-    pub(crate) fn wait(&mut self, counters: &Counters, now: Instant, deadline: Option<Instant>) {
+    pub(crate) fn wait(&mut self, counters: &Counters, clock: &Clock, deadline: Option<Instant>) {
         self.fill();
         if !self.backlog.is_empty() {
             self.submit(counters);
@@ -168,7 +169,7 @@ impl Ring {
         let until = deadline.filter(|&deadline| deadline != Instant::FAR_FUTURE).map(|deadline| {
             let nanos = match self.features.absolute_wait {
                 true => deadline.as_nanos(),
-                false => (deadline - now).as_nanos() as u64,
+                false => (deadline - clock.now()).as_nanos() as u64,
             };
             types::Timespec::new().sec(nanos / 1_000_000_000).nsec((nanos % 1_000_000_000) as u32)
         });
@@ -239,30 +240,6 @@ impl Ring {
                 // happen, and a runtime whose ring fails can do nothing any more.
                 _ => panic!("io_uring_enter: {error}"),
             },
-        }
-    }
-
-    /// Cancels everything and waits, but not for ever, until nothing is in flight.
-    pub(crate) fn drain(
-        &mut self,
-        counters: &Counters,
-        mut clock: impl FnMut() -> Instant,
-        deadline: Instant,
-        into: &mut Vec<Completion>,
-    ) -> bool {
-        // SAFETY: the request points to nothing.
-        unsafe { self.push(Request::CancelAll, Token::NOBODY) };
-        loop {
-            self.submit(counters);
-            self.completions(counters, into);
-            if self.in_flight == 0 {
-                return true;
-            }
-            let now = clock();
-            if now >= deadline {
-                return false;
-            }
-            self.wait(counters, now, Some(deadline));
         }
     }
 }

@@ -26,12 +26,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use super::Shutdown;
 use super::lease::{Chunk, Lease};
+use super::socket::Socket;
 use crate::core::Core;
 use crate::driver::provided::GROUP;
 use crate::driver::{Completion, Kind, Request, Token};
@@ -67,8 +68,7 @@ struct Sending {
 }
 
 pub(crate) struct Connection {
-    core: Rc<Core>,
-    fd: OwnedFd,
+    socket: Socket,
     index: u32,
     handles: Cell<u32>,
     receiving: Cell<Receiving>,
@@ -89,12 +89,12 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Takes a connected socket over. The caller holds the first handle.
-    pub(super) fn new(core: &Rc<Core>, fd: OwnedFd) -> Rc<Connection> {
+    pub(super) fn new(socket: Socket) -> Rc<Connection> {
+        let core = socket.core().clone();
         let mut connections = core.connections.borrow_mut();
         let entry = connections.vacant_entry();
         let connection = Rc::new(Connection {
-            core: core.clone(),
-            fd,
+            socket,
             index: entry.key() as u32,
             handles: Cell::new(1),
             receiving: Cell::new(Receiving::Idle),
@@ -113,15 +113,15 @@ impl Connection {
     }
 
     pub(super) fn core(&self) -> &Rc<Core> {
-        &self.core
+        self.socket.core()
     }
 
     pub(super) fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.socket.fd()
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
-        &self.fd
+        self.socket.descriptor()
     }
 
     fn token(&self, kind: Kind) -> Token {
@@ -132,7 +132,7 @@ impl Connection {
 
     /// How many filled buffers a connection may keep before it is paused.
     fn share(&self) -> usize {
-        (usize::from(self.core.buffers.count()) / 4).max(1)
+        (usize::from(self.core().buffers.count()) / 4).max(1)
     }
 
     pub(super) fn poll_receive(&self, context: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
@@ -170,7 +170,7 @@ impl Connection {
         self.receiving.set(Receiving::Armed);
         let request = Request::ReceiveMany { fd: self.fd(), group: GROUP };
         // SAFETY: the request points to nothing: the kernel receives into the buffers of the group.
-        unsafe { self.core.ring.borrow_mut().push(request, self.token(Kind::Receive)) };
+        unsafe { self.core().driver.borrow_mut().push(request, self.token(Kind::Receive)) };
     }
 
     /// Cancels the receive, if there is one. Its last completion is still to come.
@@ -184,7 +184,7 @@ impl Connection {
     fn cancel(&self, kind: Kind) {
         let request = Request::Cancel { token: self.token(kind) };
         // SAFETY: the request points to nothing.
-        unsafe { self.core.ring.borrow_mut().push(request, Token::NOBODY) };
+        unsafe { self.core().driver.borrow_mut().push(request, Token::NOBODY) };
     }
 
     /// Receives again, after no buffer was free. False if nobody wants it to.
@@ -214,7 +214,7 @@ impl Connection {
         let lags = self.inbox.borrow().len() >= self.share();
         match self.receiving.get() {
             Receiving::Armed if lags => {
-                self.core.counters.pauses.add(1);
+                self.core().counters.pauses.add(1);
                 self.stop();
             }
             Receiving::Idle if !lags => self.arm(),
@@ -228,14 +228,14 @@ impl Connection {
     }
 
     fn take_in(&self, buffer: u16, result: i32) {
-        self.core.buffers.taken();
+        self.core().buffers.taken();
         match u32::try_from(result) {
             Ok(length @ 1..) if !self.closing.get() && !self.deaf.get() => {
-                self.core.counters.bytes_received.add(u64::from(length));
-                let chunk = Chunk::new(self.core.clone(), buffer, length);
+                self.core().counters.bytes_received.add(u64::from(length));
+                let chunk = Chunk::new(self.core().clone(), buffer, length);
                 self.inbox.borrow_mut().push_back(chunk);
             }
-            _ => self.core.buffers.give(buffer),
+            _ => self.core().buffers.give(buffer),
         }
     }
 
@@ -243,8 +243,8 @@ impl Connection {
         match error {
             libc::ENOBUFS if !self.closing.get() => {
                 self.receiving.set(Receiving::Parked);
-                self.core.counters.parks.add(1);
-                self.core.parked.borrow_mut().push_back(self.clone());
+                self.core().counters.parks.add(1);
+                self.core().parked.borrow_mut().push_back(self.clone());
             }
             // Not an end: the request can be made again.
             libc::ENOBUFS | libc::EINTR | libc::EAGAIN => {}
@@ -288,7 +288,7 @@ impl Connection {
 
     fn mark_dirty(self: &Rc<Self>) {
         if !self.dirty.replace(true) {
-            self.core.dirty.borrow_mut().push(self.clone());
+            self.core().dirty.borrow_mut().push(self.clone());
         }
     }
 
@@ -338,11 +338,11 @@ impl Connection {
         let length = rest.len().min(MOST_PER_SEND) as u32;
         let request = Request::Send { fd: self.fd(), data: rest.as_ptr(), length };
         sending.in_flight = true;
-        self.core.counters.sends.add(1);
+        self.core().counters.sends.add(1);
         // SAFETY: `out` is neither touched nor dropped while `in_flight` is set, which the last
         // completion unsets: the core's table holds the connection until then. If the core ends
         // before, it leaks itself with the table.
-        unsafe { self.core.ring.borrow_mut().push(request, self.token(Kind::Send)) };
+        unsafe { self.core().driver.borrow_mut().push(request, self.token(Kind::Send)) };
     }
 
     /// Takes note of the completion of a send.
@@ -352,7 +352,7 @@ impl Connection {
             sending.in_flight = false;
             if let Ok(length) = usize::try_from(result) {
                 sending.sent += length;
-                self.core.counters.bytes_sent.add(length as u64);
+                self.core().counters.bytes_sent.add(length as u64);
             }
         }
         match -result {
@@ -419,9 +419,7 @@ impl Connection {
     }
 
     fn shut_down(&self, how: i32) {
-        // SAFETY: no memory is passed. It can fail if the connection is gone, and then no harm is
-        // done.
-        unsafe { libc::shutdown(self.fd(), how) };
+        self.core().driver.borrow_mut().shutdown(self.fd(), how);
     }
 
     pub(super) fn shutdown(self: &Rc<Self>, how: Shutdown) {
@@ -450,7 +448,7 @@ impl Connection {
             return false;
         }
         let unsent = self.queued() > 0 && self.failure.get() == 0;
-        if unsent && !self.deaf.replace(true) && !self.core.tasks.is_closed() {
+        if unsent && !self.deaf.replace(true) && !self.core().tasks.is_closed() {
             self.empty_inbox();
             return true;
         }
@@ -490,7 +488,7 @@ impl Connection {
         if receiving || self.sending.borrow().in_flight {
             return;
         }
-        let mut connections = self.core.connections.borrow_mut();
+        let mut connections = self.core().connections.borrow_mut();
         let index = self.index as usize;
         if connections.get(index).is_some_and(|held| Rc::ptr_eq(held, self)) {
             let held = connections.remove(index);

@@ -4,15 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::{fmt, io};
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Type};
 
+use super::socket::Socket;
 use super::stream::TcpStream;
-use crate::core::{self, Core};
+use crate::core;
 use crate::driver::{Completion, Kind, Request, Token};
 use crate::notify::set_waker;
 use crate::operation::own;
@@ -53,12 +53,11 @@ impl ListenOptions {
 
 /// The part of a listener that the core's table holds while a request is in flight.
 pub(crate) struct Listening {
-    core: Rc<Core>,
-    fd: OwnedFd,
+    socket: Socket,
     index: u32,
     armed: Cell<bool>,
     closing: Cell<bool>,
-    accepted: RefCell<VecDeque<OwnedFd>>,
+    accepted: RefCell<VecDeque<Socket>>,
     /// The number of an error that nobody was told of yet, or 0.
     failure: Cell<i32>,
     acceptor: RefCell<Option<Waker>>,
@@ -71,19 +70,19 @@ impl Listening {
 
     fn arm(&self) {
         self.armed.set(true);
-        let request = Request::AcceptMany { fd: self.fd.as_raw_fd() };
+        let request = Request::AcceptMany { fd: self.socket.fd() };
         // SAFETY: the request points to nothing. The descriptor stays open until the last
         // completion, as the core's table holds `self`.
-        unsafe { self.core.ring.borrow_mut().push(request, self.token()) };
+        unsafe { self.socket.core().driver.borrow_mut().push(request, self.token()) };
     }
 
     fn cancel(&self) {
         let request = Request::Cancel { token: self.token() };
         // SAFETY: the request points to nothing.
-        unsafe { self.core.ring.borrow_mut().push(request, Token::NOBODY) };
+        unsafe { self.socket.core().driver.borrow_mut().push(request, Token::NOBODY) };
     }
 
-    fn poll_accept(&self, context: &Context<'_>) -> Poll<io::Result<OwnedFd>> {
+    fn poll_accept(&self, context: &Context<'_>) -> Poll<io::Result<Socket>> {
         if let Some(accepted) = self.accepted.borrow_mut().pop_front() {
             return Poll::Ready(Ok(accepted));
         }
@@ -102,7 +101,7 @@ impl Listening {
     pub(crate) fn accepted(self: &Rc<Self>, completion: Completion) {
         if completion.result >= 0 {
             // Owned at once: if nobody wants it any more it is closed, not leaked.
-            let accepted = own(completion.result);
+            let accepted = Socket::new(self.socket.core(), own(completion.result));
             if !self.closing.get() {
                 self.accepted.borrow_mut().push_back(accepted);
             }
@@ -150,7 +149,7 @@ impl Listening {
         if self.armed.get() {
             return;
         }
-        let mut listeners = self.core.listeners.borrow_mut();
+        let mut listeners = self.socket.core().listeners.borrow_mut();
         let index = self.index as usize;
         if listeners.get(index).is_some_and(|held| Rc::ptr_eq(held, self)) {
             let held = listeners.remove(index);
@@ -177,7 +176,8 @@ impl TcpListener {
     /// Outside a runtime.
     pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
         let core = core::current();
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket =
+            socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(options.reuse_address)?;
         if options.reuse_port {
             socket.set_reuse_port(true)?;
@@ -190,8 +190,7 @@ impl TcpListener {
         let mut listeners = core.listeners.borrow_mut();
         let entry = listeners.vacant_entry();
         let listening = Rc::new(Listening {
-            core: core.clone(),
-            fd: socket.into(),
+            socket: Socket::new(&core, socket.into()),
             index: entry.key() as u32,
             armed: Cell::new(false),
             closing: Cell::new(false),
@@ -209,7 +208,7 @@ impl TcpListener {
     ///
     /// What the kernel says.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let address = SockRef::from(&self.listening.fd).local_addr()?;
+        let address = SockRef::from(self.listening.socket.descriptor()).local_addr()?;
         address.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
@@ -221,7 +220,7 @@ impl TcpListener {
     /// on; the caller may want to wait a little before it does.
     pub async fn accept(&self) -> io::Result<TcpStream> {
         let accepted = poll_fn(|context| self.listening.poll_accept(context)).await?;
-        Ok(TcpStream::new(&self.listening.core, accepted))
+        Ok(TcpStream::new(accepted))
     }
 }
 
@@ -233,6 +232,8 @@ impl Drop for TcpListener {
 
 impl fmt::Debug for TcpListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TcpListener").field("fd", &self.listening.fd).finish_non_exhaustive()
+        f.debug_struct("TcpListener")
+            .field("fd", &self.listening.socket.fd())
+            .finish_non_exhaustive()
     }
 }

@@ -1,16 +1,16 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::{fmt, io};
 
 use bowline_time::Duration;
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Type};
 
 use super::connection::Connection;
+use super::socket::Socket;
 use super::{Lease, Shutdown};
-use crate::core::{self, Core};
+use crate::core;
 use crate::driver::Request;
 use crate::operation::{Kept, Operation};
 use crate::{spawn, timeout};
@@ -25,11 +25,11 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    pub(super) fn new(core: &Rc<Core>, fd: OwnedFd) -> TcpStream {
+    pub(super) fn new(socket: Socket) -> TcpStream {
         // Small messages are not to wait for the acknowledgement of others. If the peer is gone
         // already this fails; the first receive tells.
-        let _ = SockRef::from(&fd).set_tcp_nodelay(true);
-        TcpStream { connection: Connection::new(core, fd) }
+        let _ = SockRef::from(socket.descriptor()).set_tcp_nodelay(true);
+        TcpStream { connection: Connection::new(socket) }
     }
 
     /// Connects, within `limit`.
@@ -43,24 +43,25 @@ impl TcpStream {
     /// Outside a runtime.
     pub async fn connect(address: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
         let core = core::current();
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        let file = Rc::new(OwnedFd::from(socket));
+        let socket =
+            socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = Rc::new(Socket::new(&core, socket.into()));
         let address = Box::new(SockAddr::from(address));
         let request = Request::Connect {
-            fd: file.as_raw_fd(),
+            fd: socket.fd(),
             address: address.as_ptr().cast(),
             length: address.len(),
         };
         let kept =
-            Kept { descriptor: Some(file.clone()), memory: Some(address), ..Kept::default() };
+            Kept { descriptor: Some(socket.clone()), memory: Some(address), ..Kept::default() };
         // SAFETY: the address is boxed and kept, as is the descriptor.
         let connecting = unsafe { Operation::submit(&core, request, kept) };
         let (result, kept) = timeout(limit, connecting).await?;
         drop(kept);
         result?;
-        let file =
-            Rc::into_inner(file).expect("the operation is done, and was the only other owner");
-        Ok(TcpStream::new(&core, file))
+        let socket =
+            Rc::into_inner(socket).expect("the operation is done, and was the only other owner");
+        Ok(TcpStream::new(socket))
     }
 
     /// The next bytes that arrive, as they come; None when the peer has said all.

@@ -1,0 +1,158 @@
+//! The seam between the runtime and what drives it: io_uring, or, in tests, a simulation of it.
+
+use std::os::fd::{OwnedFd, RawFd};
+use std::ptr::NonNull;
+
+use bowline_time::Instant;
+use io_uring::types::BufRingEntry;
+
+use super::provided::GROUP;
+use super::ring::{Features, Ring};
+#[cfg(feature = "simulated-driver")]
+use super::sim::Sim;
+use super::{Completion, Request, Token};
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::metrics::Counters;
+
+pub(crate) enum Driver {
+    Ring(Ring),
+    #[cfg(feature = "simulated-driver")]
+    Sim(Box<Sim>),
+}
+
+/// Calls the same method of whichever driver it is.
+macro_rules! either {
+    ($self:ident, $driver:ident => $ring:expr, $sim:expr) => {
+        match $self {
+            Driver::Ring($driver) => $ring,
+            #[cfg(feature = "simulated-driver")]
+            Driver::Sim($driver) => $sim,
+        }
+    };
+}
+
+impl Driver {
+    /// Queues a request.
+    ///
+    /// # Safety
+    ///
+    /// Memory that the request points to stays valid, and unmoved, until the last completion with
+    /// this token has come out of [`Driver::completions`], or for ever: the kernel writes into what
+    /// it reads into, and reads the rest, at any time until then, even when the ring is closed.
+    #[inline]
+    pub(crate) unsafe fn push(&mut self, request: Request, token: Token) {
+        // SAFETY: passed on to the caller.
+        either!(self, driver => unsafe { driver.push(request, token) }, driver.push(request, token));
+    }
+
+    /// How many requests have not seen their last completion.
+    pub(crate) fn in_flight(&self) -> usize {
+        either!(self, driver => driver.in_flight(), driver.in_flight())
+    }
+
+    /// Whether [`Driver::completions`] would bring something.
+    #[inline]
+    pub(crate) fn has_completions(&mut self) -> bool {
+        either!(self, driver => driver.has_completions(), driver.has_completions())
+    }
+
+    /// Hands over all requests, without waiting for anything.
+    #[inline]
+    pub(crate) fn submit(&mut self, counters: &Counters) {
+        either!(self, driver => driver.submit(counters), driver.submit());
+    }
+
+    /// Hands over all requests and waits for a completion, until the deadline if there is one.
+    /// It may return before either.
+    #[inline]
+    pub(crate) fn wait(&mut self, counters: &Counters, clock: &Clock, deadline: Option<Instant>) {
+        either!(self, driver => driver.wait(counters, clock, deadline),
+            driver.wait(&mut || clock.now(), deadline));
+    }
+
+    /// Moves completions to `into`.
+    #[inline]
+    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
+        either!(self, driver => driver.completions(counters, into), driver.completions(into));
+    }
+
+    /// Cancels everything and waits, but not for ever, until nothing is in flight.
+    pub(crate) fn drain(
+        &mut self,
+        counters: &Counters,
+        clock: &Clock,
+        deadline: Instant,
+        into: &mut Vec<Completion>,
+    ) -> bool {
+        // SAFETY: the request points to nothing.
+        unsafe { self.push(Request::CancelAll, Token::NOBODY) };
+        loop {
+            self.submit(counters);
+            self.completions(counters, into);
+            if self.in_flight() == 0 {
+                return true;
+            }
+            if clock.now() >= deadline {
+                return false;
+            }
+            self.wait(counters, clock, Some(deadline));
+        }
+    }
+
+    /// Shows the ring of receive buffers to the kernel.
+    ///
+    /// # Safety
+    ///
+    /// The ring has `count` entries, is aligned to a page, and lives as long as the driver.
+    pub(crate) unsafe fn register_buffers(
+        &mut self,
+        entries: NonNull<BufRingEntry>,
+        count: u16,
+    ) -> Result<(), Error> {
+        either!(self,
+            driver => {
+                let address = entries.as_ptr() as u64;
+                // SAFETY: passed on to the caller.
+                unsafe {
+                    driver.submitter().register_buf_ring_with_flags(address, count, GROUP, 0)
+                }
+                .map_err(Error::of_buffers)
+            },
+            {
+                driver.register_buffers(entries, count);
+                Ok(())
+            }
+        )
+    }
+
+    /// Shuts a socket down, for reading, writing or both, as `shutdown(2)` does.
+    pub(crate) fn shutdown(&mut self, fd: RawFd, how: i32) {
+        match self {
+            // SAFETY: no memory is passed. It can fail if the connection is gone, and then no harm
+            // is done.
+            Driver::Ring(_) => unsafe {
+                libc::shutdown(fd, how);
+            },
+            #[cfg(feature = "simulated-driver")]
+            Driver::Sim(sim) => sim.shutdown(fd, how),
+        }
+    }
+
+    /// Closes a socket that no request in flight names.
+    pub(crate) fn close(&mut self, fd: OwnedFd) {
+        match self {
+            Driver::Ring(_) => drop(fd),
+            #[cfg(feature = "simulated-driver")]
+            Driver::Sim(sim) => sim.close(fd),
+        }
+    }
+
+    pub(crate) fn features(&self) -> Features {
+        match self {
+            Driver::Ring(ring) => ring.features(),
+            #[cfg(feature = "simulated-driver")]
+            Driver::Sim(_) => Features::default(),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The runtime on a driver that does its worst, by a seed. Run under a sanitizer, these show who
+//! frees memory too early; without one, who loses bytes, wakes, buffers or descriptors.
+//!
+//! `ROUNDS` sets how many seeds are tried; `SEED`, where to start.
+
+mod common;
+
+use std::future::Future;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bowline_runtime::fs::{File, OpenOptions};
+use bowline_runtime::net::{TcpListener, TcpStream};
+use bowline_runtime::{
+    Faults, Runtime, Stage, buffer, metrics, spawn, spawn_at, timeout, yield_now,
+};
+use common::{LONG, listen, pattern, rounds, run_on};
+
+/// Runs a future on a simulated driver, once for each seed, and checks that nothing is left.
+fn simulate<F: Future<Output = ()>>(faults: Faults, make: impl Fn(u64) -> F) {
+    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for seed in first..first + rounds(100) as u64 {
+        let runtime = Runtime::builder().buffers(4, 512).simulate(seed, faults).build().unwrap();
+        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run_on(&runtime, make(seed));
+        }));
+        assert!(told.is_ok(), "seed {seed}");
+    }
+}
+
+async fn echo(stream: TcpStream) -> std::io::Result<()> {
+    while let Some(bytes) = stream.receive().await? {
+        stream.send(&bytes);
+    }
+    Ok(())
+}
+
+fn serve_echo(listener: TcpListener) {
+    drop(spawn_at(Stage::Input, async move {
+        while let Ok(stream) = listener.accept().await {
+            drop(spawn_at(Stage::Input, echo(stream)));
+        }
+    }));
+}
+
+/// Sends and checks what comes back; says how many rounds went well.
+async fn ping(address: std::net::SocketAddr, number: usize) -> std::io::Result<usize> {
+    let stream = loop {
+        match TcpStream::connect(address, LONG).await {
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                yield_now().await;
+            }
+            other => break other?,
+        }
+    };
+    for round in 0..10 {
+        let message = pattern(100 + round * 300, number + round);
+        stream.send(&message);
+        let mut reply = Vec::new();
+        while reply.len() < message.len() {
+            match stream.receive().await? {
+                Some(lease) => reply.extend_from_slice(&lease),
+                None => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+        assert!(reply == message, "peer {number}, round {round}");
+    }
+    Ok(number)
+}
+
+#[test]
+fn every_byte_comes_back_whatever_the_driver_does() {
+    simulate(Faults::default(), async |_| {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        let peers: Vec<_> = (0..6).map(|number| spawn(ping(address, number))).collect();
+        for (number, peer) in peers.into_iter().enumerate() {
+            assert_eq!(peer.await.unwrap().unwrap(), number);
+        }
+    });
+}
+
+#[test]
+fn connections_that_are_reset_fail_and_leave_nothing() {
+    simulate(Faults { reset: 20, ..Faults::default() }, async |_| {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        let peers: Vec<_> = (0..8).map(|number| spawn(ping(address, number))).collect();
+        for peer in peers {
+            if let Err(error) = peer.await.unwrap() {
+                use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+                let kind = error.kind();
+                assert!(matches!(kind, BrokenPipe | ConnectionReset | UnexpectedEof), "{error}");
+            }
+        }
+        // All connections close, and every buffer comes back.
+        while metrics().live_connections > 0 || metrics().free_buffers < 4 {
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn tasks_aborted_at_any_moment_leave_nothing() {
+    simulate(Faults::default(), async |seed| {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        let peers: Vec<_> = (0..6).map(|number| spawn(ping(address, number))).collect();
+        for (number, peer) in peers.iter().enumerate() {
+            for _ in 0..(seed as usize * 7 + number * 13) % 40 {
+                yield_now().await;
+            }
+            peer.abort();
+        }
+        for peer in peers {
+            let _ = peer.await;
+        }
+        while metrics().live_connections > 0 || metrics().free_buffers < 4 {
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn file_operations_survive_short_transfers_and_dropped_futures() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    simulate(Faults::default(), async |seed| {
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = File::open(&path, options).await.unwrap();
+        let mut block = buffer::take(20_000);
+        block.copy_from_slice(&pattern(20_000, seed as usize));
+        let (result, block) = file.write_all_at(block, 0).await;
+        result.unwrap();
+        file.sync_all().await.unwrap();
+        for round in 0..20 {
+            let mut reading = Box::pin(file.read_exact_at(buffer::take(10_000), round * 500));
+            let _ = reading.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            for _ in 0..(seed + round) % 5 {
+                yield_now().await;
+            }
+            if round % 2 == 0 {
+                drop(reading);
+                buffer::take(10_000).fill(0x55);
+            } else {
+                let (result, read) = reading.await;
+                result.unwrap();
+                let start = round as usize * 500;
+                assert!(read[..] == block[start..start + 10_000], "round {round}");
+            }
+        }
+        // Some are in flight when the runtime ends.
+        for _ in 0..4 {
+            let mut reading = Box::pin(file.read_at(buffer::take(10_000), 0));
+            let _ = reading.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+    });
+}
+
+#[test]
+fn timers_and_other_threads_work_without_a_ring() {
+    simulate(Faults { delay: 0, ..Faults::default() }, async |_| {
+        bowline_runtime::sleep(Duration::from_micros(300)).await;
+        assert!(timeout(Duration::from_micros(50), std::future::pending::<()>()).await.is_err());
+        let (sender, mut receiver) = bowline_runtime::channel::bounded(1);
+        let thread = std::thread::spawn(move || sender.try_send(7).is_ok());
+        assert_eq!(receiver.receive().await, Some(7));
+        assert!(thread.join().unwrap());
+    });
+}
