@@ -108,6 +108,7 @@ pub fn decode(bytes: &[u8], limit: u32) -> Result<Option<(Option<Frame<'_>>, usi
 }
 
 /// The header of the frame at the head of `bytes`, if that is there whole and undamaged.
+#[inline]
 pub(crate) fn whole(bytes: &[u8], limit: u32) -> Result<Option<Header>, WireError> {
     let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
         return Ok(None);

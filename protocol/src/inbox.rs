@@ -96,6 +96,7 @@ impl Frames<'_> {
     ///
     /// [`WireError`]; the connection is of no use after it, and says the same for ever.
     #[expect(clippy::should_implement_trait, reason = "it lends, which no iterator can")]
+    #[inline]
     pub fn next(&mut self) -> Result<Option<Frame<'_>>, WireError> {
         if let Some(error) = self.inbox.broken {
             return Err(error);
@@ -120,6 +121,7 @@ impl Frames<'_> {
 
     /// The header of the next frame that is there whole and undamaged: in the inbox, which then
     /// counts as lent, or at the front of what is left of this piece. Frames to be skipped are.
+    #[inline]
     fn until_there(&mut self) -> Result<Option<Header>, WireError> {
         while !self.inbox.partial.is_empty() {
             let Some(header) = self.inbox.complete(&mut self.bytes)? else {

@@ -136,6 +136,7 @@ impl Header {
 
     /// The header in `bytes`, of a frame that a receiver with this limit takes, as far as a header
     /// tells.
+    #[inline]
     pub(crate) fn parse(bytes: &[u8; HEADER_LEN], limit: u32) -> Result<Header, WireError> {
         let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let u32_at = |at: usize| u32::from(u16_at(at)) | u32::from(u16_at(at + 2)) << 16;

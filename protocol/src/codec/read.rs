@@ -13,6 +13,7 @@ use crate::options::Options;
 use crate::service::Methods;
 
 /// The frame that a header and a verified payload make; None if it is one to skip.
+#[inline]
 pub(crate) fn frame_of<'a>(
     header: &Header,
     payload: &'a [u8],
