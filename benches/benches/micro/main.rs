@@ -7,6 +7,7 @@
 mod budget;
 mod client;
 mod protocol;
+mod segments;
 mod server;
 mod timers;
 
@@ -15,6 +16,7 @@ use criterion::{criterion_group, criterion_main};
 criterion_group!(
     benches,
     protocol::benches,
+    segments::benches,
     timers::benches,
     budget::benches,
     client::benches,
