@@ -69,12 +69,7 @@ pub fn gentle(seed: u64) -> Scenario {
     scenario.nothing_fails = true;
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     if rng.chance(800) {
-        let mut fault = fault(&mut rng, &scenario, span);
-        if matches!(fault.what, What::Freeze(process) if process >= scenario.servers) {
-            // A client that stands still for longer than its servers' patience loses them all at
-            // once, and has nowhere left to send a call.
-            fault.lasts = fault.lasts.min(15 * MS);
-        }
+        let fault = fault(&mut rng, &scenario, span);
         scenario.faults = vec![fault];
     }
     scenario

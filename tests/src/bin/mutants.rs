@@ -27,7 +27,7 @@ struct Options {
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// A program that runs longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// What caught a mutation.
 enum Caught {

@@ -406,14 +406,19 @@ impl Book {
         }
     }
 
-    /// The turn of a client's machine is over.
-    pub fn client_turn_over(&mut self) {
+    /// The turn of a client's machine is over. If it is connected to no replica at all, its calls
+    /// may wait for one; otherwise each has a copy alive.
+    pub fn client_turn_over(&mut self, host: Host, connected: bool) {
         for name in std::mem::take(&mut self.touched) {
             let Some(call) = self.calls.get_mut(&name) else { continue };
+            if call.host != host {
+                self.touched.push(name);
+                continue;
+            }
             call.touched = false;
             let verdict = if call.done.is_some() {
                 judge_losers(call)
-            } else if !call.copies.iter().any(Copy::alive) {
+            } else if connected && !call.copies.iter().any(Copy::alive) {
                 Some((Rule::NeverForgotten, "the call waits, and no copy is alive".to_owned()))
             } else {
                 judge_cancels(call)

@@ -109,7 +109,8 @@ impl Client {
         for (&wire, port) in &mut self.ports {
             port.flush(wire, env, now);
         }
-        env.book.client_turn_over();
+        let connected = self.replicas.iter().any(|replica| replica.up);
+        env.book.client_turn_over(self.host, connected);
         self.judge(env);
     }
 
