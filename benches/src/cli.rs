@@ -87,10 +87,23 @@ where
     T: Into<OsString> + Clone,
 {
     match Cli::try_parse_from(line) {
-        Ok(cli) => Ok(cli.into_command()),
+        Ok(cli) => check(cli.into_command()),
         Err(error) if error.use_stderr() => Err(NoCommand::Wrong(one_line(&error))),
         Err(help) => Err(NoCommand::Help(help)),
     }
+}
+
+/// What no single option can say of itself.
+fn check(command: Command) -> Result<Command, NoCommand> {
+    if let Command::Compare(args) = &command {
+        let mut names: Vec<&str> = args.policies.iter().map(|policy| policy.name()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("--policies names '{}' twice; see 'bowline --help'", pair[0]);
+            return Err(NoCommand::Wrong(message));
+        }
+    }
+    Ok(command)
 }
 
 /// clap's message without the usage that follows it, on one line.
@@ -152,6 +165,8 @@ mod tests {
         assert!(!message.contains('\n'), "{message}");
         let message = wrong(&["bowline", "--policies", "none,frantic"]);
         assert!(message.contains("frantic") && message.contains("hedged"), "{message}");
+        let message = wrong(&["bowline", "--policies", "tied,none,tied"]);
+        assert!(message.contains("'tied' twice"), "{message}");
     }
 
     #[test]

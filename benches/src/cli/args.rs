@@ -31,7 +31,8 @@ pub struct CompareArgs {
     pub policies: Vec<Policy>,
     /// Use these replicas, which run already, on any hosts; no stalls are made then
     ///
-    /// Each is a `bowline serve`. Without this option three are started on loopback.
+    /// Each is a `bowline serve --replica N`, with N counted from 0 in the order of this list.
+    /// Without this option three are started on loopback.
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     pub replicas: Vec<String>,
     /// Folder of the replicas' data files; each is made once and reused while it matches
@@ -179,7 +180,7 @@ pub struct ServeArgs {
 /// Options of `bowline load`.
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
-    /// The replicas, each a `bowline serve`
+    /// The replicas, each a `bowline serve --replica N`, with N counted from 0 in this order
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true)]
     pub replicas: Vec<String>,
     /// How to use them
