@@ -41,14 +41,14 @@
 use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use crate::buffer::Buffer;
 use crate::core::{self, Core};
-use crate::driver::Request;
+use crate::driver::{Request, Token};
 use crate::operation::{self, Kept, Operation};
 use crate::yield_now;
 
@@ -145,8 +145,28 @@ pub struct DirectAlignment {
 /// An open file. Clones share it; it is closed when the last, and the last operation, has gone.
 #[derive(Clone)]
 pub struct File {
+    descriptor: Rc<Descriptor>,
+}
+
+/// A file's descriptor. Operations keep it open.
+struct Descriptor {
     core: Rc<Core>,
-    fd: Rc<OwnedFd>,
+    /// There until this is dropped.
+    fd: Option<OwnedFd>,
+}
+
+impl Drop for Descriptor {
+    /// Closing may wait for a device, or a network: the kernel does it aside, while there is a
+    /// driver to ask it.
+    fn drop(&mut self) {
+        let Some(fd) = self.fd.take() else { return };
+        if self.core.tasks.is_closed() {
+            return;
+        }
+        let request = Request::Close { fd: fd.into_raw_fd() };
+        // SAFETY: the request points to nothing.
+        unsafe { self.core.driver.borrow_mut().push(request, Token::NOBODY) };
+    }
 }
 
 impl File {
@@ -167,8 +187,8 @@ impl File {
         let kept = Kept { memory: Some(Box::new(path)), ..Kept::default() };
         // SAFETY: the path's bytes are on the heap, and kept.
         let (result, _) = unsafe { Operation::submit(&core, request, kept) }.await;
-        let fd = operation::own(result? as i32);
-        Ok(File { core, fd: Rc::new(fd) })
+        let fd = Some(operation::own(result? as i32));
+        Ok(File { descriptor: Rc::new(Descriptor { core, fd }) })
     }
 
     /// Reads at `offset` as much as the buffer is long, and gives it back. The number of bytes is
@@ -237,7 +257,7 @@ impl File {
         write: bool,
     ) -> (io::Result<usize>, Buffer) {
         loop {
-            let fd = self.fd.as_raw_fd();
+            let fd = self.fd();
             let data = buffer[skip..].as_mut_ptr();
             let length = (buffer.len() - skip).min(1 << 30) as u32;
             let request = match write {
@@ -246,7 +266,8 @@ impl File {
             };
             let kept = self.keep(Some(buffer));
             // SAFETY: the memory is the buffer's, which is kept, as is the descriptor.
-            let (result, kept) = unsafe { Operation::submit(&self.core, request, kept) }.await;
+            let (result, kept) =
+                unsafe { Operation::submit(&self.descriptor.core, request, kept) }.await;
             buffer = kept.buffer.expect("an operation gives back what it was given");
             match result {
                 Err(error) if is_passing(&error) => yield_now().await,
@@ -255,8 +276,12 @@ impl File {
         }
     }
 
+    fn fd(&self) -> RawFd {
+        self.descriptor.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
     fn keep(&self, buffer: Option<Buffer>) -> Kept {
-        Kept { buffer, descriptor: Some(self.fd.clone()), ..Kept::default() }
+        Kept { buffer, descriptor: Some(self.descriptor.clone()), ..Kept::default() }
     }
 
     /// Has data and metadata written to the device.
@@ -278,7 +303,7 @@ impl File {
     }
 
     async fn sync(&self, data_only: bool) -> io::Result<()> {
-        self.plain(Request::Sync { fd: self.fd.as_raw_fd(), data_only }).await
+        self.plain(Request::Sync { fd: self.fd(), data_only }).await
     }
 
     /// Makes sure that the device has room for `length` bytes from `offset` on; the file grows if
@@ -288,14 +313,15 @@ impl File {
     ///
     /// What the kernel says.
     pub async fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.plain(Request::Allocate { fd: self.fd.as_raw_fd(), offset, length }).await
+        self.plain(Request::Allocate { fd: self.fd(), offset, length }).await
     }
 
     /// Makes a request that points to no memory.
     async fn plain(&self, request: Request) -> io::Result<()> {
         loop {
             // SAFETY: the requests of the two callers point to nothing; the descriptor is kept.
-            let operation = unsafe { Operation::submit(&self.core, request, self.keep(None)) };
+            let operation =
+                unsafe { Operation::submit(&self.descriptor.core, request, self.keep(None)) };
             match operation.await.0 {
                 Err(error) if is_passing(&error) => yield_now().await,
                 result => return result.map(drop),
@@ -332,13 +358,7 @@ impl File {
         let mut status: libc::statx = unsafe { std::mem::zeroed() };
         // SAFETY: the path is a string that ends in zero, and `status` is where it may write.
         let result = unsafe {
-            libc::statx(
-                self.fd.as_raw_fd(),
-                c"".as_ptr(),
-                libc::AT_EMPTY_PATH,
-                mask,
-                &raw mut status,
-            )
+            libc::statx(self.fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, mask, &raw mut status)
         };
         if result == 0 { Ok(status) } else { Err(io::Error::last_os_error()) }
     }
@@ -351,6 +371,6 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("File").field("fd", &self.fd.as_raw_fd()).finish_non_exhaustive()
+        f.debug_struct("File").field("fd", &self.fd()).finish_non_exhaustive()
     }
 }

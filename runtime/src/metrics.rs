@@ -25,12 +25,26 @@ impl Counter {
     }
 }
 
+/// How many classes of lateness are counted apart.
+const LATENESS: usize = 20;
+
+impl Counters {
+    /// Counts a timer that fired so many nanoseconds after its deadline.
+    pub(crate) fn timer_fired(&self, nanos: u64) {
+        let class = (nanos / 1000).checked_ilog2().map_or(0, |log| log as usize + 1);
+        self.lateness[class.min(LATENESS - 1)].add(1);
+        self.latest_timer.raise_to(nanos);
+        self.timers.add(1);
+    }
+}
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
             pub(crate) latest_timer: Counter,
+            pub(crate) lateness: [Counter; LATENESS],
         }
 
         /// Counts of a runtime's life so far, and what lives in it now.
@@ -40,6 +54,9 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
             /// The furthest that a timer ever fired after its deadline.
             pub latest_timer: Duration,
+            /// How many timers fired less than 1 µs after their deadline, less than 2 µs, than
+            /// 4 µs and so on; the last counts all the rest.
+            pub timer_lateness: [u64; LATENESS],
             /// Tasks that have not ended.
             pub live_tasks: usize,
             /// Connections whose descriptor is open.
@@ -58,6 +75,7 @@ macro_rules! counters {
                 Metrics {
                     $($name: self.$name.get(),)*
                     latest_timer: Duration::from_nanos(self.latest_timer.get()),
+                    timer_lateness: std::array::from_fn(|class| self.lateness[class].get()),
                     ..Metrics::default()
                 }
             }

@@ -83,9 +83,7 @@ impl Core {
                 (due, timers.expire(now))
             };
             let Some(waker) = waker else { break };
-            self.counters.timers.add(1);
-            let late = due.map_or(0, |due| (now - due).as_nanos() as u64);
-            self.counters.latest_timer.raise_to(late);
+            self.counters.timer_fired(due.map_or(0, |due| (now - due).as_nanos() as u64));
             waker.wake();
         }
     }

@@ -85,7 +85,7 @@ fn a_dropped_read_never_writes_into_memory_that_is_used_again() {
     let directory = tempfile::tempdir_in(".").unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, vec![0xff; READS * BYTES]).unwrap();
-    for round in 0..common::rounds(20) {
+    for round in 0..common::rounds(8) {
         let runtime = Runtime::builder().build().unwrap();
         let kept = run_on(&runtime, async {
             let options = OpenOptions::new().read(true).direct(true);

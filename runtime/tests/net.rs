@@ -313,6 +313,31 @@ fn queues_of_two_lose_no_request() {
 }
 
 #[test]
+fn a_writer_that_panics_leaves_what_was_queued_before() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        client.send(b"before, ");
+        let panicked = spawn({
+            let client = client.clone();
+            async move {
+                client.send_with(|out| {
+                    out.extend_from_slice(b"half a frame");
+                    panic!("as planned");
+                });
+            }
+        });
+        assert!(panicked.await.unwrap_err().is_panic());
+        client.send(b"after");
+        client.send_with(|out| {
+            out.extend_from_slice(b", within");
+            client.send(b" and");
+        });
+        assert_eq!(receive_exactly(&server, 25).await, b"before, after, within and");
+    });
+}
+
+#[test]
 fn a_runtime_that_ends_closes_its_connections() {
     use std::io::Read;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -63,6 +63,9 @@ pub(crate) enum Request {
         offset: u64,
         length: u64,
     },
+    Close {
+        fd: RawFd,
+    },
     /// Cancel the request that has this token, if it still runs.
     Cancel {
         token: Token,

@@ -305,6 +305,7 @@ fn entry(request: Request) -> squeue::Entry {
         Request::Allocate { fd, offset, length } => {
             opcode::Fallocate::new(Fd(fd), length).offset(offset).build()
         }
+        Request::Close { fd } => opcode::Close::new(Fd(fd)).build(),
         Request::Cancel { token } => opcode::AsyncCancel::new(token.to_user_data()).build(),
         Request::CancelAll => opcode::AsyncCancel2::new(types::CancelBuilder::any().all()).build(),
     }

@@ -308,6 +308,10 @@ impl Sim {
                 // SAFETY: no memory is passed.
                 last(outcome(unsafe { libc::fsync(fd) } as isize))
             }
+            Request::Close { fd } => {
+                // SAFETY: no memory is passed; the descriptor was given up to the request.
+                last(outcome(unsafe { libc::close(fd) } as isize))
+            }
             Request::Allocate { fd, offset, length } => {
                 // SAFETY: no memory is passed.
                 let result =

@@ -264,25 +264,9 @@ impl Connection {
 
     /// Has `write` append to what will be sent at the next flush.
     pub(super) fn send_with<T>(self: &Rc<Self>, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        // Taken out while user code runs, which may come back here.
-        let mut filling = std::mem::take(&mut *self.filling.borrow_mut());
-        let result = write(&mut filling);
-        if self.failure.get() != 0 || self.sending.borrow().shut {
-            filling.clear();
-        }
-        let dirty = !filling.is_empty();
-        {
-            let mut place = self.filling.borrow_mut();
-            if place.is_empty() {
-                *place = filling;
-            } else {
-                // Somebody sent from within `write`: what it appended came first.
-                place.extend_from_slice(&filling);
-            }
-        }
-        if dirty {
-            self.mark_dirty();
-        }
+        let mut writing = Writing::new(self);
+        let result = write(&mut writing.bytes);
+        writing.kept = writing.bytes.len();
         result
     }
 
@@ -494,6 +478,46 @@ impl Connection {
             let held = connections.remove(index);
             drop(connections);
             drop(held);
+        }
+    }
+}
+
+/// A connection's outgoing buffer, taken out of it while user code appends, which may come back.
+struct Writing<'a> {
+    connection: &'a Rc<Connection>,
+    bytes: Vec<u8>,
+    /// So much of it is to be sent: if user code panics, all but what it appended.
+    kept: usize,
+}
+
+impl<'a> Writing<'a> {
+    fn new(connection: &'a Rc<Connection>) -> Self {
+        let bytes = std::mem::take(&mut *connection.filling.borrow_mut());
+        Writing { connection, kept: bytes.len(), bytes }
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let connection = self.connection;
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.truncate(self.kept);
+        if connection.failure.get() != 0 || connection.sending.borrow().shut {
+            bytes.clear();
+        }
+        let dirty = !bytes.is_empty();
+        let mut place = connection.filling.borrow_mut();
+        if place.is_empty() {
+            *place = bytes;
+        } else {
+            // Somebody sent while this was being written, and was done first. What stood here
+            // before either goes before both.
+            bytes.extend_from_slice(&place);
+            *place = bytes;
+        }
+        drop(place);
+        if dirty {
+            connection.mark_dirty();
         }
     }
 }
