@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) spin: Duration,
     /// For how long tasks of a stage run before the loop turns.
     pub(crate) budget: Duration,
+    /// How long a poll may take before it is reported.
+    pub(crate) stall: Option<Duration>,
     /// How long a connection that was dropped may take to send what it holds.
     pub(crate) linger: Duration,
 }

@@ -108,6 +108,8 @@ counters! {
     spawns,
     /// Tasks that panicked.
     panics,
+    /// Polls that took as long as [`Builder::stall`](crate::Builder::stall) says, or longer.
+    stalls,
     /// Timers that fired.
     timers,
     /// Send requests, each of which carries all that a connection had to say.

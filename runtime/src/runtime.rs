@@ -49,6 +49,7 @@ impl Builder {
             settings: Settings {
                 spin: Duration::ZERO,
                 budget: Duration::from_micros(200),
+                stall: None,
                 linger: Duration::from_secs(5),
             },
             #[cfg(feature = "simulated-driver")]
@@ -76,6 +77,15 @@ impl Builder {
     #[must_use]
     pub fn budget(mut self, budget: Duration) -> Builder {
         self.settings.budget = budget;
+        self
+    }
+
+    /// Reports each poll of a task that takes so long, or longer: in a warning, which names the
+    /// task, and in [`Metrics::stalls`]. Watching costs two readings of the clock, some 20 ns, a
+    /// poll. Default: not watched.
+    #[must_use]
+    pub fn stall(mut self, limit: Option<Duration>) -> Builder {
+        self.settings.stall = limit;
         self
     }
 

@@ -61,7 +61,7 @@ impl Core {
         let end = self.clock.now() + self.settings.budget;
         let mut polls = 0_u32;
         loop {
-            self.tasks.poll_counted(next, &self.counters);
+            self.poll(next);
             polls = polls.wrapping_add(1);
             if polls.is_multiple_of(POLLS_PER_LOOK) && self.clock.now() >= end {
                 self.counters.budgets_exhausted.add(1);
@@ -71,6 +71,21 @@ impl Core {
                 Some(index) => next = index,
                 None => return,
             }
+        }
+    }
+
+    /// Polls a task; if asked to, watches how long it takes.
+    fn poll(&self, index: u32) {
+        let Some(limit) = self.settings.stall else {
+            return self.tasks.poll_counted(index, &self.counters);
+        };
+        let name = self.tasks.name(index);
+        let start = self.clock.now();
+        self.tasks.poll_counted(index, &self.counters);
+        let held = self.clock.now() - start;
+        if held >= limit {
+            self.counters.stalls.add(1);
+            tracing::warn!(task = name, ?held, "a task held its core");
         }
     }
 

@@ -356,6 +356,20 @@ fn two_tasks_that_wake_each_other_do_not_stop_the_loop() {
 }
 
 #[test]
+fn a_task_that_holds_its_core_is_reported() {
+    let limit = Duration::from_millis(1);
+    let runtime = Runtime::builder().stall(Some(limit)).build().unwrap();
+    run_on(&runtime, async {
+        let holding = spawn(async move {
+            let start = clock_now();
+            while clock_now() - start < limit {}
+        });
+        holding.await.unwrap();
+        assert!(metrics().stalls >= 1);
+    });
+}
+
+#[test]
 fn a_waker_may_be_used_on_another_thread() {
     run(async {
         for _ in 0..300 {

@@ -25,6 +25,8 @@ struct Head {
 
 struct Functions {
     layout: Layout,
+    /// The future's type, to tell tasks apart by.
+    name: fn() -> &'static str,
     poll: unsafe fn(Erased, &mut Context<'_>) -> Poll<Ended>,
     abort: unsafe fn(Erased),
     clear: unsafe fn(Erased),
@@ -53,6 +55,7 @@ enum Content<F: Future> {
 impl<F: Future> Cell<F> {
     const FUNCTIONS: Functions = Functions {
         layout: Layout::new::<Cell<F>>(),
+        name: std::any::type_name::<F>,
         poll: Self::poll,
         abort: Self::abort,
         clear: Self::clear,
@@ -184,6 +187,10 @@ impl Erased {
 
     pub(crate) fn layout(self) -> Layout {
         self.functions().layout
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        (self.functions().name)()
     }
 
     pub(crate) fn memory(self) -> NonNull<u8> {

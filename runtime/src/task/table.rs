@@ -207,6 +207,9 @@ impl Tasks {
                 }
             }
         };
+        if ended == Ended::Panicked {
+            tracing::error!(task = cell.name(), "a task panicked");
+        }
         self.end(index, cell);
         Some(ended)
     }
@@ -339,12 +342,16 @@ impl Tasks {
         self.closed.get()
     }
 
-    /// Counts how a poll ended, and reports a panic that no handle will.
+    /// Polls a task that was queued, and counts that.
     pub(crate) fn poll_counted(&self, index: u32, counters: &Counters) {
         counters.polls.add(1);
         if self.poll(index) == Some(Ended::Panicked) {
             counters.panics.add(1);
-            tracing::error!(task = index, "a task panicked");
         }
+    }
+
+    /// What a task's future is called, as the compiler calls it.
+    pub(crate) fn name(&self, index: u32) -> Option<&'static str> {
+        self.slots.borrow().get(index as usize)?.cell.map(Erased::name)
     }
 }
