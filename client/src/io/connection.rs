@@ -9,8 +9,8 @@ use std::task::Poll;
 use bowline_protocol::frame::Features;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Backoff, ClientId, Frame, Hello, Inbox, Link, LinkConfig, LinkError, ReplicaId, WireError,
-    codec,
+    Backoff, ClientId, Frame, Hello, Inbox, Link, LinkConfig, LinkError, ReplicaId, Takes,
+    WireError, codec,
 };
 use bowline_runtime::net::{Lease, TcpStream};
 use bowline_runtime::{Duration, Sleep, sleep, sleep_until};
@@ -86,6 +86,8 @@ impl<'a> Connection<'a> {
     fn new(shell: &'a Shell, stream: TcpStream, replica: ReplicaId, terms: &Terms) -> Self {
         let mut hello = Hello::client(terms.client);
         hello.features = Features::GO_AWAY;
+        // Replies come in one frame.
+        hello.takes = Some(Takes { frame: terms.max_reply, payload: terms.max_reply });
         let link = Link::dialled(hello, Some(replica), terms.link, shell.now());
         Connection { shell, stream, replica, link }
     }
