@@ -106,15 +106,11 @@ impl Driver for Live {
                 served.add(before, after);
                 all.add(before, after);
             }
+            notes.extend(check(policy, &client, &served, silent));
+            if silent > 0 {
+                served = seen_by(&client);
+            }
             fill(&mut slice, &client, &served, turn.extra_wins.get());
-            notes.extend(match silent {
-                0 => check(policy, &client, &served),
-                _ => Some(format!(
-                    "{policy}: {silent} of {} replicas did not answer after the turn; what they \
-                     executed, withdrew and shed is missing.",
-                    after.len()
-                )),
-            });
             Ok(slice)
         })
     }
@@ -244,7 +240,21 @@ fn difference(before: &Counters, after: &Counters) -> Counters {
         both_started: after.both_started - before.both_started,
         hedges: after.hedges - before.hedges,
         executions: after.executions - before.executions,
+        withdrawn: after.withdrawn - before.withdrawn,
+        shed: after.shed - before.shed,
+        rejected: after.rejected - before.rejected,
         ..Counters::default()
+    }
+}
+
+/// What replicas did as far as the client knows, for when one of them does not tell any more.
+fn seen_by(client: &Counters) -> Served {
+    Served {
+        executions: client.executions,
+        arrived: client.attempts,
+        withdrawn_by_twin: client.withdrawn,
+        shed: client.shed + client.rejected,
+        ..Served::default()
     }
 }
 
@@ -263,7 +273,13 @@ fn fill(slice: &mut Slice, client: &Counters, served: &Served, extra_wins: u64) 
 }
 
 /// What the client sent has to be what the servers got, unless a connection broke.
-fn check(policy: Policy, client: &Counters, served: &Served) -> Option<String> {
+fn check(policy: Policy, client: &Counters, served: &Served, silent: u32) -> Option<String> {
+    if silent > 0 {
+        return Some(format!(
+            "{policy}: {silent} of the replicas did not answer after a turn; the client's own \
+             counts stand for theirs."
+        ));
+    }
     let lost = client.lost + client.live;
     if lost > 0 {
         return Some(format!(

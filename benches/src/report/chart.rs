@@ -11,7 +11,7 @@ use crate::units::show_duration;
 const WIDTH: f64 = 920.0;
 const HEIGHT: f64 = 430.0;
 const LEFT: f64 = 72.0;
-const RIGHT: f64 = 84.0;
+const RIGHT: f64 = 100.0;
 const TOP: f64 = 18.0;
 const BOTTOM: f64 = 52.0;
 /// Points of a curve for each nine.

@@ -160,15 +160,16 @@ fn an_echo_client_prints_one_line_of_json() {
     let mut errors = BufReader::new(server.stderr.take().expect("a pipe"));
     errors.read_line(&mut said).expect("a pipe");
     let address = said.trim().rsplit(' ').next().expect("its address").to_owned();
-    let line = format!(
-        "echo client --addr {address} --payload 100 --inflight 4 --conns 2 --seconds 0.2 \
-         --warmup 0.1"
+    let run_echo = |line: &str| run(bowline(folder.path(), &line.replace("ADDR", &address)));
+    let huge = run_echo("echo client --addr ADDR --payload 3000000 --seconds 0.1 --warmup 0");
+    let output = run_echo(
+        "echo client --addr ADDR --payload 100 --inflight 4 --conns 2 --seconds 0.2 --warmup 0.1",
     );
-    let output = run(bowline(folder.path(), &line));
     server.kill().expect("it runs");
     server.wait().expect("a child");
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(huge.status.success(), "{}", text(&huge.stderr));
     assert_eq!(said.lines().count(), 1, "{said}");
     let line: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     for field in ["requests", "rps", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"] {
