@@ -24,7 +24,7 @@ use crate::store::{READ, read_request};
 
 /// Between the decision to begin and the first moment of a schedule.
 const LEAD: Duration = Duration::from_millis(20);
-/// The longest sleep of the generator, so that the user's wish to end is seen.
+/// The longest sleep of the generator, so that the user's wish to end is seen and progress told.
 const NAP: Duration = Duration::from_millis(50);
 /// How long the copies that lost may take to end after the last call has.
 const LOSERS: Duration = Duration::from_secs(5);
@@ -58,6 +58,8 @@ struct Turn {
     slice: RefCell<Slice>,
     extra_wins: Cell<u64>,
     waiting: Cell<u64>,
+    /// How much of the time of calls had passed when that was told last.
+    told: Cell<Duration>,
     /// The last call that waited has ended.
     empty: Notify,
 }
@@ -126,6 +128,7 @@ impl Turn {
             slice: RefCell::new(Slice::new(deadline)),
             extra_wins: Cell::new(0),
             waiting: Cell::new(0),
+            told: Cell::default(),
             empty: Notify::new(),
         })
     }
@@ -140,28 +143,44 @@ impl Turn {
         progress: &mut dyn FnMut(Duration),
     ) -> Duration {
         for (number, arrival) in (0..).zip(round.schedule.arrivals()) {
-            let due = self.start + arrival.at;
-            while self.told(progress) && clock_now() < due {
-                if interrupt.asked() {
-                    return clock_now() - self.start;
-                }
-                sleep_until(due.min(clock_now() + NAP)).await;
+            if !self.sleep_to(arrival.at, interrupt, progress).await {
+                return clock_now() - self.start;
             }
             self.waiting.set(self.waiting.get() + 1);
             let draw = round.draws.wrapping_add(number);
-            let call = self.clone().call(seat.id, arrival.at, arrival.block, draw);
-            drop(spawn(call));
+            drop(spawn(self.clone().call(seat.id, arrival.at, arrival.block, draw)));
         }
-        let end = self.start + round.schedule.duration();
-        while self.told(progress) && clock_now() < end && !interrupt.asked() {
-            sleep_until(end.min(clock_now() + NAP)).await;
+        let whole = round.schedule.duration();
+        if self.sleep_to(whole, interrupt, progress).await {
+            whole
+        } else {
+            clock_now() - self.start
         }
-        (clock_now() - self.start).min(round.schedule.duration())
     }
 
-    fn told(&self, progress: &mut dyn FnMut(Duration)) -> bool {
-        progress(clock_now() - self.start);
-        true
+    /// Sleeps to a time of the schedule; false if the user asked to end before.
+    async fn sleep_to(
+        &self,
+        at: Duration,
+        interrupt: &Interrupt,
+        progress: &mut dyn FnMut(Duration),
+    ) -> bool {
+        let at = self.start + at;
+        loop {
+            let now = clock_now();
+            let elapsed = now - self.start;
+            if elapsed.saturating_sub(self.told.get()) >= NAP {
+                self.told.set(elapsed);
+                progress(elapsed);
+            }
+            if now >= at {
+                return true;
+            }
+            if interrupt.asked() {
+                return false;
+            }
+            sleep_until(at.min(now + NAP)).await;
+        }
     }
 
     /// One call, from when it is sent to what is written down of it.
@@ -294,4 +313,57 @@ fn check(policy: Policy, client: &Counters, served: &Served, silent: u32) -> Opt
             client.attempts, client.executions, served.arrived, served.executions
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bowline_client::core::Winner;
+    use bowline_protocol::ReplicaId;
+
+    use super::*;
+
+    fn outcome(tied: bool, n: u16, cause: Cause) -> Outcome {
+        let winner = Some(Winner { replica: ReplicaId(1), n, cause });
+        Outcome { latency: Duration::ZERO, attempts: 2, hedges: 0, tied, winner }
+    }
+
+    #[test]
+    fn wins_are_those_of_hedges_and_of_second_copies_alone() {
+        assert!(won_by_extra(&outcome(false, 1, Cause::Hedge)));
+        assert!(won_by_extra(&outcome(true, 1, Cause::First)));
+        assert!(!won_by_extra(&outcome(true, 0, Cause::First)));
+        assert!(!won_by_extra(&outcome(false, 0, Cause::First)));
+        assert!(!won_by_extra(&outcome(false, 1, Cause::Redispatch)), "nobody else was left");
+        assert!(!won_by_extra(&Outcome { winner: None, ..outcome(true, 1, Cause::First) }));
+    }
+
+    #[test]
+    fn counts_that_do_not_match_are_told() {
+        let client = Counters { attempts: 20, executions: 11, ..Counters::default() };
+        let served = Served { arrived: 20, executions: 11, ..Served::default() };
+        let told = |client: &Counters, served: &Served, silent| {
+            check(Policy::Tied, client, served, silent).unwrap_or_default()
+        };
+        assert_eq!(told(&client, &served, 0), "");
+        let more = Served { executions: 12, ..served };
+        assert!(told(&client, &more, 0).contains("something is wrong"));
+        assert!(told(&client, &served, 1).contains("did not answer"));
+        let lost = Counters { lost: 2, ..client };
+        assert!(told(&lost, &more, 0).contains("2 copies went down"));
+    }
+
+    #[test]
+    fn what_was_executed_and_not_used_is_waste() {
+        let mut slice = Slice::new(Duration::from_secs(1));
+        for _ in 0..10 {
+            slice.record(Duration::ZERO, Duration::ZERO, Duration::from_millis(5), CallEnd::Ok);
+        }
+        let client = Counters { attempts: 19, tied: 10, untied: 1, ..Counters::default() };
+        let served = Served { executions: 11, withdrawn_by_twin: 8, ..Served::default() };
+        fill(&mut slice, &client, &served, 3);
+        let counters = slice.counters;
+        assert_eq!((counters.executions, counters.wasted_executions), (11, 1));
+        assert_eq!((counters.second_copies, counters.extra_wins), (9, 3));
+        assert_eq!(counters.withdrawn, 8);
+    }
 }
