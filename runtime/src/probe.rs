@@ -36,7 +36,7 @@ pub struct Report {
 ///
 /// # Errors
 ///
-/// Why there can be no runtime here.
+/// Why there can be no runtime here; inside a runtime, that there is one already.
 pub fn probe() -> Result<Report, Error> {
     let runtime = Runtime::builder().entries(8).buffers(1, 4096).build()?;
     // That a sleep ends shows that requests go in, waits end in time, and the thread wakes.

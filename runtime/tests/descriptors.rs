@@ -8,14 +8,60 @@ use std::sync::{Mutex, PoisonError};
 
 use bowline_runtime::fs::{File, OpenOptions};
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{metrics, spawn, yield_now};
-use common::{LONG, listen, poll_once, run};
+use bowline_runtime::{Runtime, buffer, metrics, spawn, yield_now};
+use common::{LONG, listen, poll_once, run, run_on};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone(future: impl Future<Output = ()>) {
     let _guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     run(future);
+}
+
+/// The ring, the event, every socket and file: what is still open was leaked, and memory with it.
+#[test]
+fn a_runtime_that_ends_under_load_leaves_nothing_open() {
+    let _guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir_in(".").unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![1; 8 << 20]).unwrap();
+    let before = open_descriptors();
+    for round in 0..20 {
+        let runtime = Runtime::builder().buffers(8, 1024).build().unwrap();
+        let kept = run_on(&runtime, async {
+            let (listener, address) = listen();
+            let file = File::open(&path, OpenOptions::new().read(true).direct(true)).await.unwrap();
+            for _ in 0..8 {
+                let (client, server) = common::accept_one(&listener, address).await;
+                drop(spawn(async move {
+                    while let Ok(Some(lease)) = server.receive().await {
+                        server.send(&lease);
+                    }
+                }));
+                drop(spawn(async move {
+                    client.send(&[0; 5000]);
+                    while let Ok(Some(lease)) = client.receive().await {
+                        client.send(&lease);
+                    }
+                }));
+                let file = file.clone();
+                drop(spawn(async move {
+                    loop {
+                        file.read_at(buffer::take(1 << 20), 0).await.0.unwrap();
+                    }
+                }));
+            }
+            let accepting = spawn(async move { listener.accept().await.map(drop) });
+            let sleeping = bowline_runtime::sleep(LONG);
+            for _ in 0..round * 3 {
+                yield_now().await;
+            }
+            (accepting, sleeping)
+        });
+        drop(runtime);
+        drop(kept);
+        assert_eq!(open_descriptors(), before, "round {round}");
+    }
 }
 
 /// How many descriptors the process has open.

@@ -43,9 +43,8 @@ impl ProvidedBuffers {
         size: u32,
     ) -> Result<ProvidedBuffers, Error> {
         let stride = size as usize + STAGGER;
-        let too_large = |_| Error::Memory {
-            what: "receive buffers",
-            limit: "no matter here".into(),
+        let too_large = |_| Error::Io {
+            what: "receive buffers larger than all memory",
             source: std::io::ErrorKind::InvalidInput.into(),
         };
         let ring_layout = Layout::array::<BufRingEntry>(usize::from(count))
