@@ -1,8 +1,10 @@
 //! Whether tied requests suit a workload.
 //!
 //! Two tied copies both start when they reach the heads of their queues within one cancel's way
-//! of each other. With the usual stagger that happens in about 0.6 x cancel delay / mean service
-//! time of the calls: seldom where reads take milliseconds, often where they take microseconds.
+//! of each other. Where both queue, and with the usual stagger, that happens in about 0.6 x cancel
+//! delay / mean service time of the calls: seldom where reads take milliseconds, often where they
+//! take microseconds. Where the first copy finds a free slot it starts at once, and its cancel is
+//! there before the second copy: at a low load double starts are rarer.
 
 use core::time::Duration;
 
@@ -23,7 +25,7 @@ pub struct Regime {
 }
 
 impl Regime {
-    /// The share of calls of which both copies are expected to start.
+    /// The share of calls of which both copies are expected to start where both queue.
     pub fn expected_both_started(&self) -> f64 {
         let delays = self.cancel_delay.as_secs_f64() / self.service.as_secs_f64().max(1e-9);
         (STARTS_PER_DELAY * delays).min(1.0)
@@ -40,12 +42,20 @@ pub(super) fn statement(regime: Option<&Regime>, both_started: f64) -> String {
     let measured = format!("both copies started in {:.2} % of the calls", 100.0 * both_started);
     let ground = regime.map_or_else(String::new, |regime| {
         format!(
-            "; a cancel takes about {} and a read {} on average, from which {:.2} % are expected",
+            "; a cancel takes about {} and a read {} on average, so that {:.2} % are to be \
+             expected where all queue",
             show_duration(regime.cancel_delay),
             show_duration(regime.service),
             100.0 * regime.expected_both_started(),
         )
     });
+    let load_saves = regime.is_some_and(|r| r.expected_both_started() > GOOD_BOTH_STARTED);
+    if both_started <= GOOD_BOTH_STARTED && load_saves {
+        return format!(
+            "Tied requests suit this workload AT THIS LOAD, under which few copies queue: \
+             {measured}{ground}. At a higher one prefer delayed hedging for work this short."
+        );
+    }
     if both_started <= GOOD_BOTH_STARTED {
         return format!("Tied requests suit this workload: {measured}{ground}.");
     }
@@ -79,6 +89,13 @@ mod tests {
         assert_eq!(short.expected_both_started(), 1.0);
         let text = statement(Some(&short), 0.3);
         assert!(text.contains("OUTSIDE") && text.contains("3.00 ms or longer"), "{text}");
+    }
+
+    #[test]
+    fn short_handlers_at_a_low_load_hear_that_the_load_saves_them() {
+        let short = Regime { service: Duration::from_micros(40), ..STORAGE };
+        let text = statement(Some(&short), 0.001);
+        assert!(text.contains("AT THIS LOAD") && text.contains("0.10 %"), "{text}");
     }
 
     #[test]
