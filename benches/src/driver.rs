@@ -80,7 +80,7 @@ impl Driver for Live {
         };
         runtime.block_on(async {
             let before = frontend.figures_left().await;
-            let counted = seat.client.counters();
+            let (counted, timed) = (seat.client.counters(), seat.client.snapshot().histograms);
             let cpu_before = cpu_of(cluster.as_deref());
             let start = clock_now() + LEAD;
             let injector = cluster.as_ref().map(|cluster| {
@@ -97,6 +97,7 @@ impl Driver for Live {
             let mut slice = turn.slice.borrow().clone();
             slice.duration = sent_for;
             slice.cpu = cpu_of(cluster.as_deref()).saturating_sub(cpu_before);
+            slice.losers.add_growth(&timed.losers, &seat.client.snapshot().histograms.losers);
             let client = difference(&counted, &seat.client.counters());
             let mut served = Served::default();
             let mut silent = 0;

@@ -45,7 +45,7 @@ fn cells(summaries: &[Summary], figure: impl Fn(&Summary) -> Option<String>) -> 
     summaries.iter().map(|s| figure(s).unwrap_or_else(|| NO_VALUE.into())).collect()
 }
 
-const FIGURES: [(&str, &str, Figure); 20] = [
+const FIGURES: [(&str, &str, Figure); 21] = [
     ("calls", "Calls that fell due", |s| Some(s.counters().calls.to_string())),
     ("offered /s", "Calls that fell due, a second", |s| rate(s.offered_per_s())),
     ("completed /s", "Calls answered with the right bytes, a second", |s| {
@@ -71,6 +71,11 @@ const FIGURES: [(&str, &str, Figure); 20] = [
     ("deadline misses", "Calls not answered in time", |s| percent(s.deadline_miss_rate())),
     ("errors", "Calls that failed in another way", |s| percent(s.error_rate())),
     ("max", "The longest latency", |s| longest(s.latency().max(), s)),
+    (
+        "loser end p99",
+        "Time from a call's result to the end of its other copies: what is still held then",
+        |s| s.losers().quantile(Quantile::P99).map(show_duration),
+    ),
     ("CPU/call", "CPU time of client and replicas together, for each call", |s| {
         s.cpu_per_call().map(show_duration)
     }),

@@ -90,6 +90,16 @@ impl Latencies {
         self.histogram.saturating_record(nanos.min(LONGEST_NS));
     }
 
+    /// Adds the samples that `after` has and `before` had not: two states of one histogram in
+    /// nanoseconds, whatever its resolution.
+    pub fn add_growth(&mut self, before: &Histogram<u64>, after: &Histogram<u64>) {
+        for step in after.iter_recorded() {
+            let nanos = step.value_iterated_to();
+            let count = step.count_at_value().saturating_sub(before.count_at(nanos));
+            self.histogram.saturating_record_n(nanos.min(LONGEST_NS), count);
+        }
+    }
+
     /// Adds all samples of `other`.
     pub fn merge(&mut self, other: &Latencies) {
         self.histogram.add(&other.histogram).expect("both have the same bounds");
@@ -186,6 +196,23 @@ mod tests {
         quick.merge(&slow);
         let p99 = quick.quantile(Quantile::P99).expect("10 000 samples");
         assert!(close(p99, Duration::from_micros(2_000)), "{p99:?}");
+    }
+
+    #[test]
+    fn growth_is_what_came_after_the_first_look() {
+        let coarse = || Histogram::<u64>::new_with_bounds(1_000, LONGEST_NS, 2).expect("bounds");
+        let mut before = coarse();
+        before.record_n(5_000_000, 300).expect("in range");
+        let mut after = before.clone();
+        after.record_n(5_000_000, 100).expect("in range");
+        after.record_n(20_000_000, 200).expect("in range");
+        let mut latencies = Latencies::new();
+        latencies.add_growth(&before, &after);
+        assert_eq!(latencies.len(), 300);
+        let max = latencies.max().as_secs_f64();
+        assert!((max - 0.020).abs() < 0.000_2, "{max}");
+        latencies.add_growth(&after, &after);
+        assert_eq!(latencies.len(), 300);
     }
 
     #[test]

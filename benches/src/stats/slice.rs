@@ -104,6 +104,8 @@ pub struct Slice {
     pub latency: Latencies,
     /// Time from when a call fell due to when the generator sent it: its own lateness.
     pub lag: Latencies,
+    /// Time from a call's result to the end of each copy that was still out then.
+    pub losers: Latencies,
     /// How often each thing happened.
     pub counters: Counters,
     /// How long calls fell due.
@@ -119,6 +121,7 @@ impl Slice {
         Slice {
             latency: Latencies::new(),
             lag: Latencies::new(),
+            losers: Latencies::new(),
             counters: Counters::default(),
             duration: Duration::ZERO,
             cpu: Duration::ZERO,
@@ -157,6 +160,7 @@ impl Slice {
     pub fn merge(&mut self, other: &Slice) {
         self.latency.merge(&other.latency);
         self.lag.merge(&other.lag);
+        self.losers.merge(&other.losers);
         self.counters += other.counters;
         self.duration += other.duration;
         self.cpu += other.cpu;

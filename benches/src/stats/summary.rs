@@ -65,6 +65,11 @@ impl Summary {
         &self.all.lag
     }
 
+    /// Time from results to the ends of the copies that were still out then.
+    pub fn losers(&self) -> &Latencies {
+        &self.all.losers
+    }
+
     /// How long calls fell due.
     pub fn duration(&self) -> Duration {
         self.all.duration
