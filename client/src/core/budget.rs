@@ -8,7 +8,10 @@
 //! A token is reserved before a copy is sent. When the call has ended, the tokens of copies that
 //! ran are spent, and the others go back.
 
+#[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::config::{ConfigError, check};
 
@@ -192,5 +195,7 @@ impl Purse {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -36,6 +36,7 @@ mod remote;
 mod reply;
 mod shell;
 mod timer;
+mod written;
 
 pub use call::{Call, Calling};
 pub use client::{Client, Snapshot};
@@ -43,3 +44,4 @@ pub use config::{Config, ConnectError, MethodConfig, Replica};
 pub use pool::Buffer;
 pub use remote::{Remote, RemoteCall, RemoteCalling, RemoteFailure, RemoteReply};
 pub use reply::{Failure, Reply};
+pub use written::FileError;

@@ -3,11 +3,11 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use bowline_client::{Config, Remote, Replica};
+use bowline_client::{Remote, Replica};
 use bowline_protocol::ErrorKind;
 use bowline_runtime::{Handle, Runtime};
 
-use crate::server::{Answer, READ, Server};
+use crate::server::{Answer, READ, Server, patient};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -48,7 +48,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn calls_from_many_threads_are_answered() {
     let (_servers, replicas) = servers();
     let cores = Runtime::builder().cores([0, 1], |_| std::future::pending::<()>()).unwrap();
-    let client = block_on(Remote::connect(cores.handles(), Config::new(replicas))).unwrap();
+    let client = block_on(Remote::connect(cores.handles(), patient(replicas))).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4u8 {
             let client = client.clone();
@@ -71,7 +71,7 @@ fn calls_from_many_threads_are_answered() {
 fn dropping_the_future_on_its_thread_cancels_on_the_wire() {
     let (servers, replicas) = servers();
     let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>()).unwrap();
-    let mut config = Config::new(replicas);
+    let mut config = patient(replicas);
     config.core.pick = bowline_client::core::PickRule::First;
     let client = block_on(Remote::connect(cores.handles(), config)).unwrap();
     let silence = servers.spawn(|| async {
@@ -88,7 +88,7 @@ fn dropping_the_future_on_its_thread_cancels_on_the_wire() {
 fn a_failure_comes_back_with_its_error() {
     let (servers, replicas) = servers();
     let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>()).unwrap();
-    let client = block_on(Remote::connect(cores.handles(), Config::new(replicas))).unwrap();
+    let client = block_on(Remote::connect(cores.handles(), patient(replicas))).unwrap();
     let fail = servers.spawn(|| async {
         let status = bowline_protocol::Status::App(7);
         SERVERS
@@ -118,7 +118,7 @@ fn a_core_that_has_ended_is_an_error_and_no_hang() {
             })
             .unwrap()
     };
-    let client = block_on(Remote::connect(cores.handles(), Config::new(replicas))).unwrap();
+    let client = block_on(Remote::connect(cores.handles(), patient(replicas))).unwrap();
     let stop = stop.lock().unwrap().take().unwrap();
     stop.send(()).unwrap();
     cores.join().unwrap();

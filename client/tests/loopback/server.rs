@@ -185,10 +185,17 @@ impl World {
 
 pub(crate) fn config(servers: &[Rc<Server>]) -> Config {
     let replicas = servers.iter().map(|server| Replica::new(server.id, server.address));
-    let mut config = Config::new(replicas);
+    let mut config = patient(replicas);
     config.core.pick = bowline_client::core::PickRule::First;
-    config.patience = LONG;
     config.backoff = (Duration::from_millis(1), Duration::from_millis(10));
+    config
+}
+
+/// Nothing here is given up since the machine has too much to do.
+pub(crate) fn patient(replicas: impl IntoIterator<Item = Replica>) -> Config {
+    let mut config = Config::new(replicas);
+    config.patience = LONG;
+    config.link = LinkConfig { hello_timeout: LONG, dead_after: LONG, ..config.link };
     config
 }
 
