@@ -1,0 +1,150 @@
+//! Replicas die, stand still, and lose their connections, while tied calls run.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_client::core::{Budget, BudgetConfig, Policy};
+use bowline_client::io::MethodConfig;
+use bowline_client::{Client, Config, Replica};
+use bowline_runtime::{Runtime, sleep, spawn, timeout};
+use rustix::process::Signal;
+
+use crate::PATIENCE;
+use crate::cluster::{Cluster, READ, REPLICAS};
+use crate::proxy::Proxy;
+
+/// Calls that wait at a time: more than a cluster has slots, so that copies queue.
+const AT_ONCE: u64 = 16;
+/// Calls of a run.
+const CALLS: u64 = 800;
+
+fn config(addresses: [SocketAddr; REPLICAS]) -> Config {
+    let replicas = (0..).zip(addresses).map(|(id, address)| Replica::new(id, address));
+    let mut config = Config::new(replicas).method(
+        READ,
+        MethodConfig { policy: Policy::tied(), idempotent: true, deadline: PATIENCE },
+    );
+    let budget = BudgetConfig { fraction: 1.0, burst: 4096, outstanding: 4096, drain: 0.0 };
+    config.core.budget = Arc::new(Budget::new(budget).expect("a budget"));
+    config.core.max_calls = 1024;
+    config
+}
+
+/// Makes calls, `AT_ONCE` at a time; each has to succeed. `strike` is called once, in their midst.
+async fn run(client: &Client, strike: impl FnOnce() + 'static) {
+    let strike = Rc::new(Cell::new(Some(strike)));
+    let next = Rc::new(Cell::new(0));
+    let mut workers = Vec::new();
+    for _ in 0..AT_ONCE {
+        let (client, next, strike) = (client.clone(), Rc::clone(&next), Rc::clone(&strike));
+        workers.push(spawn(async move {
+            while next.get() < CALLS {
+                let number: u64 = next.get();
+                next.set(number + 1);
+                if number == CALLS / 4
+                    && let Some(strike) = strike.take()
+                {
+                    strike();
+                }
+                let reply = client.call(READ, number.to_le_bytes()).await;
+                let reply = reply.unwrap_or_else(|failure| panic!("call {number}: {failure}"));
+                assert_eq!(&reply[..], number.to_be_bytes());
+            }
+        }));
+    }
+    for worker in workers {
+        worker.await.expect("every call succeeded");
+    }
+}
+
+/// Everything comes to rest, and the client's counters tell the whole story.
+async fn at_rest(client: &Client) {
+    while client.counters().live > 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let counters = client.counters();
+    assert!(counters.reconcile(), "{counters:?}");
+    assert_eq!((counters.failed, counters.waiting), (0, 0), "{counters:?}");
+    assert_eq!(client.snapshot().budget_outstanding, 0, "all tokens are settled");
+}
+
+fn on_a_ring<F: Future<Output = ()>>(test: F) {
+    let runtime = Runtime::builder().build().expect("a ring");
+    runtime.block_on(async { timeout(2 * PATIENCE, test).await.expect("the test hangs") });
+}
+
+/// What the servers that lived through it say: every copy ended once, and nothing is left.
+fn settled(cluster: &mut Cluster, replicas: impl IntoIterator<Item = usize>) {
+    for replica in replicas {
+        let stats = cluster.stats(replica);
+        assert!(stats.reconcile(), "{stats:?}");
+        assert_eq!((stats.queued, stats.running), (0, 0), "{stats:?}");
+    }
+}
+
+#[test]
+fn killing_a_replica_loses_no_tied_call() {
+    let cluster = Rc::new(RefCell::new(Cluster::start()));
+    let addresses = [0, 1, 2].map(|replica| cluster.borrow().address(replica));
+    on_a_ring(async {
+        let client = Client::connect(config(addresses)).await.expect("a client");
+        let victim = Rc::clone(&cluster);
+        run(&client, move || victim.borrow().signal(1, Signal::KILL)).await;
+        at_rest(&client).await;
+        let counters = client.counters();
+        assert_eq!(counters.ok, CALLS);
+        assert!(counters.withdrawn > 0, "copies were taken out of queues: {counters:?}");
+        settled(&mut cluster.borrow_mut(), [0, 2]);
+
+        // It comes back with an empty memory, and is used again.
+        cluster.borrow_mut().restart(1);
+        while client.connected() < REPLICAS {
+            sleep(Duration::from_millis(1)).await;
+        }
+        run(&client, || {}).await;
+        at_rest(&client).await;
+        assert!(cluster.borrow_mut().stats(1).replied > 0);
+        settled(&mut cluster.borrow_mut(), 0..REPLICAS);
+    });
+}
+
+#[test]
+fn a_replica_that_stands_still_loses_no_tied_call() {
+    let cluster = Rc::new(RefCell::new(Cluster::start()));
+    let addresses = [0, 1, 2].map(|replica| cluster.borrow().address(replica));
+    on_a_ring(async {
+        let client = Client::connect(config(addresses)).await.expect("a client");
+        let victim = Rc::clone(&cluster);
+        // It stands still until every call has completed without it.
+        run(&client, move || victim.borrow().signal(0, Signal::STOP)).await;
+        assert_eq!(client.counters().ok, CALLS);
+        cluster.borrow().signal(0, Signal::CONT);
+        (0..REPLICAS).for_each(|replica| cluster.borrow_mut().until_whole(replica));
+        while client.connected() < REPLICAS {
+            sleep(Duration::from_millis(1)).await;
+        }
+        run(&client, || {}).await;
+        at_rest(&client).await;
+        settled(&mut cluster.borrow_mut(), 0..REPLICAS);
+    });
+}
+
+#[test]
+fn a_cut_connection_loses_no_tied_call() {
+    let cluster = Rc::new(RefCell::new(Cluster::start()));
+    let proxy = Rc::new(Proxy::to(cluster.borrow().address(0)));
+    let [_, one, two] = [0, 1, 2].map(|replica| cluster.borrow().address(replica));
+    on_a_ring(async {
+        let client = Client::connect(config([proxy.address(), one, two])).await.expect("a client");
+        let knife = Rc::clone(&proxy);
+        run(&client, move || assert_eq!(knife.cut(), 1, "one connection was there")).await;
+        at_rest(&client).await;
+        let counters = client.counters();
+        assert_eq!(counters.ok, CALLS);
+        assert!(counters.lost > 0, "the cut took copies with it: {counters:?}");
+        settled(&mut cluster.borrow_mut(), 0..REPLICAS);
+    });
+}

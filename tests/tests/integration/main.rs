@@ -1,0 +1,12 @@
+//! Three replicas, each a process of its own, and a client on a real ring: what the simulated worlds
+//! promise has to hold here, too. Nothing waits for time to pass: every test awaits an event, with
+//! a deadline that only a failure reaches.
+
+mod cluster;
+mod faults;
+mod proxy;
+
+use std::time::Duration;
+
+/// Far longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
