@@ -20,7 +20,8 @@ use crate::frontend::{Frontend, FrontendError, Seat};
 use crate::interrupt::Interrupt;
 use crate::replicas::Cluster;
 use crate::stats::{CallEnd, Slice};
-use crate::store::{READ, read_request};
+use crate::store::{READ, SLOW_DEVICE, read_request};
+use crate::units::show_duration;
 
 /// Between the decision to begin and the first moment of a schedule.
 const LEAD: Duration = Duration::from_millis(20);
@@ -110,6 +111,7 @@ impl Driver for Live {
                 all.add(before, after);
             }
             notes.extend(check(policy, &client, &served, silent));
+            notes.extend(slow_device(policy, &served));
             if silent > 0 {
                 served = seen_by(&client);
             }
@@ -292,6 +294,22 @@ fn fill(slice: &mut Slice, client: &Counters, served: &Served, extra_wins: u64) 
     counters.shed = served.shed;
 }
 
+/// Says so where the real device made stalls of its own.
+fn slow_device(policy: Policy, served: &Served) -> Option<String> {
+    /// A stall by the plan finds a read at the device now and then.
+    const USUAL_SHARE: u64 = 500;
+    (served.slow_reads > 3 && served.slow_reads > served.executions / USUAL_SHARE).then(|| {
+        format!(
+            "{policy}: in one turn the device itself took more than {} for {} of {} reads: others \
+             keep it busy, and the policies did not meet the same stalls. Repeat it on a quiet \
+             machine.",
+            show_duration(SLOW_DEVICE),
+            served.slow_reads,
+            served.executions
+        )
+    })
+}
+
 /// What the client sent has to be what the servers got, unless a connection broke.
 fn check(policy: Policy, client: &Counters, served: &Served, silent: u32) -> Option<String> {
     if silent > 0 {
@@ -351,6 +369,14 @@ mod tests {
         assert!(told(&client, &served, 1).contains("did not answer"));
         let lost = Counters { lost: 2, ..client };
         assert!(told(&lost, &more, 0).contains("2 copies went down"));
+    }
+
+    #[test]
+    fn a_device_that_stalls_by_itself_is_told() {
+        let served = |slow_reads| Served { executions: 10_000, slow_reads, ..Served::default() };
+        assert_eq!(slow_device(Policy::None, &served(20)), None);
+        let told = slow_device(Policy::None, &served(21)).expect("a note");
+        assert!(told.contains("21 of 10000"), "{told}");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Figures {
     pub reads_started: u64,
     /// Time for which reads ran, all together, in nanoseconds.
     pub busy_ns: u64,
+    /// Reads for which the device itself was slow.
+    pub slow_reads: u64,
     /// The server's counters of copies, by name; those of this request for figures included.
     pub copies: BTreeMap<String, u64>,
 }
@@ -67,6 +69,8 @@ pub struct Served {
     pub executions: u64,
     /// Time for which they ran, all together, in nanoseconds.
     pub busy_ns: u64,
+    /// Reads for which the device itself was slow.
+    pub slow_reads: u64,
     /// Copies of reads that arrived, refused ones included.
     pub arrived: u64,
     /// Copies withdrawn as their twin had started.
@@ -84,6 +88,7 @@ impl Served {
         let grown = |figure: fn(&Stats) -> u64| figure(&new).saturating_sub(figure(&old));
         self.executions += after.reads_started.saturating_sub(before.reads_started);
         self.busy_ns += after.busy_ns.saturating_sub(before.busy_ns);
+        self.slow_reads += after.slow_reads.saturating_sub(before.slow_reads);
         // The second report is itself one copy that arrived after the first was made.
         self.arrived += grown(|s| s.accepted + s.rejected()).saturating_sub(1);
         self.withdrawn_by_twin += grown(|s| s.withdrawn_by_twin + s.withdrawn_by_tombstone);

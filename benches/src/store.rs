@@ -24,6 +24,10 @@ pub const READ: Method = Method(1);
 /// What the replica is and has done: [`Figures`] as JSON.
 pub const FIGURES: Method = Method(2);
 
+/// What no device takes for 4 KiB unless others keep it busy (or the replica was stalled meanwhile):
+/// a disk that turns seeks in 10 ms.
+pub const SLOW_DEVICE: Duration = Duration::from_millis(10);
+
 /// The file could not be read.
 pub const IO_ERROR: u16 = 1;
 
@@ -96,6 +100,8 @@ pub struct BlockStore {
     reads_started: Cell<u64>,
     /// Time for which reads ran, those that were refused at once aside.
     busy: Cell<Duration>,
+    /// Reads for which the real device took longer than [`SLOW_DEVICE`].
+    slow: Cell<u64>,
 }
 
 impl BlockStore {
@@ -116,7 +122,14 @@ impl BlockStore {
                 config.file.display()
             );
         }
-        Ok(BlockStore { file, config, direct, reads_started: Cell::new(0), busy: Cell::default() })
+        Ok(BlockStore {
+            file,
+            config,
+            direct,
+            reads_started: Cell::new(0),
+            busy: Cell::default(),
+            slow: Cell::new(0),
+        })
     }
 
     /// A read that has begun runs to its end, whether or not its answer is still needed, as it
@@ -133,6 +146,9 @@ impl BlockStore {
         if let Err(error) = read {
             return Err(Failure::app(IO_ERROR).with_payload(error.to_string().into_bytes()));
         }
+        if clock_now() - began > SLOW_DEVICE {
+            self.slow.set(self.slow.get() + 1);
+        }
         let more = self.config.device.time(draw);
         if !more.is_zero() {
             sleep(more).await;
@@ -148,6 +164,7 @@ impl BlockStore {
         let figures = Figures {
             direct: self.direct,
             reads_started: self.reads_started.get(),
+            slow_reads: self.slow.get(),
             busy_ns: self.busy.get().as_nanos() as u64,
             ..Figures::of(&self.config.set, &control.snapshot_soon().await)
         };
