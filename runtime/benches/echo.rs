@@ -24,11 +24,21 @@ struct Cell {
     spin: Duration,
 }
 
-/// Frames a second there and back, and calls of io_uring_enter a frame on the client's side.
+/// Frames a second there and back; of the client's side, calls of io_uring_enter a frame and
+/// nanoseconds of CPU time, which tell something even on a machine that is not idle.
 #[derive(Clone, Copy)]
 struct Outcome {
     rate: f64,
     enters: f64,
+    cpu: f64,
+}
+
+/// The CPU time of this thread, in nanoseconds.
+fn cpu_time() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes to the struct that is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 fn main() {
@@ -37,7 +47,7 @@ fn main() {
     let rounds = numbers.get(1).copied().unwrap_or(5.0) as usize;
     let spins = [Duration::ZERO, Duration::from_micros(50)];
     println!(
-        "connections depth  spin   raw/s     runtime/s   ratio  enters a frame (raw, runtime)"
+        "connections depth  spin   raw/s     runtime/s   ratio  enters a frame  CPU ns a frame"
     );
     for spin in spins {
         for (connections, depth) in [(1, 1), (1, 32), (1, 128), (64, 1)] {
@@ -49,13 +59,15 @@ fn main() {
             }
             let [raw, runtime] = outcomes.map(median);
             println!(
-                "{connections:>11} {depth:>5} {:>4}us {:>10.0} {:>10.0} {:>7.3}  {:.3} {:.3}",
+                "{connections:>11} {depth:>5} {:>4}us {:>10.0} {:>10.0} {:>7.3}     {:.3} {:.3}  {:>6.0} {:>6.0}",
                 spin.as_micros(),
                 raw.rate,
                 runtime.rate,
                 runtime.rate / raw.rate,
                 raw.enters,
                 runtime.enters,
+                raw.cpu,
+                runtime.cpu,
             );
         }
     }
@@ -92,6 +104,7 @@ fn runtime(cell: Cell, time: Duration) -> Outcome {
     });
     let address = receive.recv().unwrap();
     let client = Runtime::builder().pin(Some(1)).spin(cell.spin).build().unwrap();
+    let start = cpu_time();
     let outcome = client.block_on(async {
         let mut tasks = Vec::new();
         for _ in 0..cell.connections {
@@ -102,7 +115,8 @@ fn runtime(cell: Cell, time: Duration) -> Outcome {
             rate += task.await.unwrap();
         }
         let Metrics { enters, bytes_received, .. } = metrics();
-        Outcome { rate, enters: enters as f64 / (bytes_received as f64 / FRAME as f64) }
+        let frames = bytes_received as f64 / FRAME as f64;
+        Outcome { rate, enters: enters as f64 / frames, cpu: (cpu_time() - start) / frames }
     });
     drop(client);
     server.join().unwrap();
@@ -136,12 +150,14 @@ fn raw(cell: Cell, time: Duration) -> Outcome {
     let streams = (0..cell.connections).map(|_| StdStream::connect(address).unwrap()).collect();
     let mut client = raw::Loop::new(streams, cell.spin);
     client.start(FRAME * cell.depth);
-    let start = Instant::now();
+    let (start, start_cpu) = (Instant::now(), cpu_time());
     let (bytes, enters) = client.run(Some(start + time));
-    let rate = (bytes / FRAME) as f64 / start.elapsed().as_secs_f64();
+    let frames = bytes as f64 / FRAME as f64;
+    let rate = frames / start.elapsed().as_secs_f64();
+    let cpu = (cpu_time() - start_cpu) / frames;
     drop(client);
     server.join().unwrap();
-    Outcome { rate, enters: enters as f64 / (bytes as f64 / FRAME as f64) }
+    Outcome { rate, enters: enters as f64 / frames, cpu }
 }
 
 mod raw {
