@@ -133,11 +133,6 @@ impl<T, const LISTS: usize> Arena<T, LISTS> {
         self.find(key).map(|index| self.at(index))
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let index = self.find(key)?;
-        Some(self.at_mut(index))
-    }
-
     /// All entries, in the order of their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().filter_map(|place| place.value.as_ref())

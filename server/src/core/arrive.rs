@@ -35,7 +35,7 @@ impl<P> Core<P> {
         payload: impl FnOnce() -> P,
         now: Instant,
     ) {
-        if self.conns.find(conn.0).is_none() {
+        if !self.copies.clients.is_open(conn.0) {
             return;
         }
         let known = match self.fitness(&request) {
@@ -50,16 +50,16 @@ impl<P> Core<P> {
             self.stats.withdrawn_by_tombstone += 1;
             return self.tell_ended(conn, request.attempt, How::Withdrawn, Some(tie.twin.n));
         }
-        if let Err(full) = self.make_room(conn, &request, known.rule, bytes) {
+        if let Err(full) = self.make_room(conn, &request, known.rule, bytes, now) {
             return self.refuse_full(conn, &request, &full);
         }
         self.accept(Copy::new(request, known, conn, now, bytes, payload()));
     }
 
     fn accept(&mut self, copy: Copy<P>) {
-        let Some(conn) = copy.conn.and_then(|conn| self.conns.get_mut(conn.0)) else { return };
-        if self.copies.queue(copy, &mut conn.copies) {
-            conn.queued += 1;
+        let remaining = copy.request.remaining;
+        if self.copies.queue(copy) {
+            self.estimate.accepted(remaining);
             self.stats.accepted += 1;
         }
     }

@@ -6,14 +6,13 @@ use bowline_protocol::{Attempt, Request};
 use bowline_time::{Instant, TimerKey, Wheel};
 
 use super::arena::{Arena, Key, List};
+use super::clients::{Clients, Kind};
 use super::config::Known;
 use super::effect::{Conn, StopReason};
 use super::index::Index;
 
 /// Links of the queue's lists while a copy waits, of the list of running copies afterwards.
 const BY_STATE: usize = 0;
-/// Links of the list of a connection's copies.
-const BY_CONN: usize = 1;
 
 /// One copy, from its acceptance to its end.
 pub(super) struct Copy<P> {
@@ -76,6 +75,14 @@ impl<P> Copy<P> {
         }
     }
 
+    fn kind(&self) -> Kind {
+        match self.state {
+            State::Running(_) => Kind::Running,
+            State::Queued if self.request.is_extra() => Kind::Extra,
+            State::Queued => Kind::Primary,
+        }
+    }
+
     /// How long it waited, once it runs.
     pub(super) fn waited(&self) -> Duration {
         match self.state {
@@ -85,14 +92,36 @@ impl<P> Copy<P> {
     }
 }
 
-/// All copies of a core, each in one of three lists: primaries that wait, extras that wait (hedges
-/// and the second ones of tied pairs), and those that run.
-pub(super) struct Copies<P> {
-    copies: Arena<Copy<P>, 2>,
-    index: Index,
+/// The copies of all connections, by kind and in the order of their arrival (those that run, of
+/// their start).
+struct Lists {
     primaries: List,
     extras: List,
     running: List,
+}
+
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists { primaries: List::EMPTY, extras: List::EMPTY, running: List::EMPTY }
+    }
+}
+
+impl Lists {
+    const fn of(&mut self, kind: Kind) -> &mut List {
+        match kind {
+            Kind::Primary => &mut self.primaries,
+            Kind::Extra => &mut self.extras,
+            Kind::Running => &mut self.running,
+        }
+    }
+}
+
+/// All copies of a core, by name, by state and by connection.
+pub(super) struct Copies<P> {
+    copies: Arena<Copy<P>, 2>,
+    pub(super) clients: Clients,
+    index: Index,
+    lists: Lists,
     queued_bytes: usize,
     extra_bytes: usize,
     next_order: u64,
@@ -102,13 +131,12 @@ pub(super) struct Copies<P> {
 }
 
 impl<P> Copies<P> {
-    pub(super) fn new(queued_max: u32, running_max: u32, seed: u64) -> Copies<P> {
+    pub(super) fn new(queued_max: u32, running_max: u32, clients: Clients, seed: u64) -> Copies<P> {
         Copies {
+            clients,
             copies: Arena::with_capacity(queued_max + running_max),
             index: Index::with_capacity(queued_max + running_max, seed),
-            primaries: List::EMPTY,
-            extras: List::EMPTY,
-            running: List::EMPTY,
+            lists: Lists::default(),
             queued_bytes: 0,
             extra_bytes: 0,
             next_order: 0,
@@ -118,11 +146,11 @@ impl<P> Copies<P> {
     }
 
     pub(super) const fn queued(&self) -> u32 {
-        self.primaries.len() + self.extras.len()
+        self.lists.primaries.len() + self.lists.extras.len()
     }
 
     pub(super) const fn queued_extras(&self) -> u32 {
-        self.extras.len()
+        self.lists.extras.len()
     }
 
     pub(super) const fn queued_bytes(&self) -> usize {
@@ -134,7 +162,7 @@ impl<P> Copies<P> {
     }
 
     pub(super) const fn running(&self) -> u32 {
-        self.running.len()
+        self.lists.running.len()
     }
 
     pub(super) fn at(&self, index: u32) -> &Copy<P> {
@@ -158,28 +186,59 @@ impl<P> Copies<P> {
         self.index.find(hash, |index| self.copies.at(index).request.attempt == attempt)
     }
 
-    /// Puts a copy at the end of the queue and of its connection's list; false if there is no room,
-    /// which whoever keeps the limits never sees.
-    pub(super) fn queue(&mut self, mut copy: Copy<P>, of_conn: &mut List) -> bool {
+    /// Puts a copy at the end of the queue; false if there is no room, which whoever keeps the
+    /// limits never sees.
+    pub(super) fn queue(&mut self, mut copy: Copy<P>) -> bool {
         copy.order = self.next_order;
-        let (attempt, bytes, extra) = (copy.request.attempt, copy.bytes, copy.request.is_extra());
+        let (attempt, bytes) = (copy.request.attempt, copy.bytes);
         let Some(Key { index, .. }) = self.copies.insert(copy) else { return false };
         self.next_order += 1;
         self.index.insert(self.index.hash(attempt), index);
-        self.copies.push_back(of_conn, BY_CONN, index);
         self.queued_bytes += bytes;
-        if extra {
+        self.join(index);
+        if self.at(index).kind() == Kind::Extra {
             self.extra_bytes += bytes;
-            self.copies.push_back(&mut self.extras, BY_STATE, index);
-        } else {
-            self.copies.push_back(&mut self.primaries, BY_STATE, index);
         }
         true
     }
 
+    /// Adds a copy to the lists that its state puts it in.
+    fn join(&mut self, index: u32) {
+        let copy = self.copies.at(index);
+        let (kind, conn) = (copy.kind(), copy.conn);
+        self.copies.push_back(self.lists.of(kind), BY_STATE, index);
+        if let Some(Conn(client)) = conn {
+            self.clients.join(&mut self.copies, client, kind, index);
+        }
+    }
+
+    /// Takes a copy out of the lists that its state has put it in.
+    fn leave(&mut self, index: u32) {
+        let copy = self.copies.at(index);
+        let (kind, conn) = (copy.kind(), copy.conn);
+        self.copies.unlink(self.lists.of(kind), BY_STATE, index);
+        if let Some(Conn(client)) = conn {
+            self.clients.leave(&mut self.copies, client, kind, index);
+        }
+        if kind != Kind::Running {
+            self.forget_wait(index, kind);
+        }
+    }
+
+    fn forget_wait(&mut self, index: u32, kind: Kind) {
+        let copy = self.copies.at_mut(index);
+        if let Some(timer) = copy.timer.take() {
+            self.timers.cancel(timer);
+        }
+        self.queued_bytes -= copy.bytes;
+        if kind == Kind::Extra {
+            self.extra_bytes -= copy.bytes;
+        }
+    }
+
     /// The copy that has waited longest.
     pub(super) fn oldest(&self) -> Option<u32> {
-        match (self.primaries.first(), self.extras.first()) {
+        match (self.lists.primaries.first(), self.lists.extras.first()) {
             (Some(primary), Some(extra)) => {
                 let primary_first = self.at(primary).order < self.at(extra).order;
                 Some(if primary_first { primary } else { extra })
@@ -188,82 +247,48 @@ impl<P> Copies<P> {
         }
     }
 
-    /// The copy to start next: the oldest, or under overload the newest, and primaries before
-    /// extras.
-    pub(super) fn next(&self, newest_first: bool) -> Option<u32> {
-        if newest_first { self.primaries.last().or(self.extras.last()) } else { self.oldest() }
-    }
-
-    /// Of a connection's copies one that waits: the newest, or the oldest.
-    pub(super) fn queued_of(&self, of_conn: &List, oldest: bool) -> Option<u32> {
-        let mut next = if oldest { of_conn.first() } else { of_conn.last() };
-        while let Some(index) = next
-            && matches!(self.at(index).state, State::Running(_))
-        {
-            next = match oldest {
-                true => self.copies.next(BY_CONN, index),
-                false => self.copies.prev(BY_CONN, index),
-            };
-        }
-        next
+    /// The copy to start next: the oldest, or under overload the newest of the connection whose
+    /// turn it is, and primaries before extras.
+    pub(super) fn next(&mut self, newest_first: bool) -> Option<u32> {
+        if newest_first { self.clients.take_turn() } else { self.oldest() }
     }
 
     /// The extra copy that came last: the first to make room.
     pub(super) const fn newest_extra(&self) -> Option<u32> {
-        self.extras.last()
+        self.lists.extras.last()
     }
 
     /// Takes a waiting copy out of the queue, to a slot: it runs from here on.
     pub(super) fn run(&mut self, index: u32, now: Instant) {
-        self.leave_queue(index);
-        self.copies.push_back(&mut self.running, BY_STATE, index);
+        self.leave(index);
         let copy = self.copies.at_mut(index);
         copy.state =
             State::Running(Running { since: now, stop: None, asked: now, twin_started: None });
         self.running_until = self.running_until.min(copy.deadline);
+        self.join(index);
     }
 
-    /// Forgets a copy, wherever it stands. `of_conn` is its connection's list, if that is open.
-    pub(super) fn remove(&mut self, index: u32, of_conn: Option<&mut List>) -> Option<Copy<P>> {
-        match self.at(index).state {
-            State::Queued => self.leave_queue(index),
-            State::Running(_) => self.copies.unlink(&mut self.running, BY_STATE, index),
-        }
-        if let Some(list) = of_conn {
-            self.copies.unlink(list, BY_CONN, index);
-        }
+    /// Forgets a copy, wherever it stands.
+    pub(super) fn remove(&mut self, index: u32) -> Option<Copy<P>> {
+        self.leave(index);
         let attempt = self.at(index).request.attempt;
         self.index.remove(self.index.hash(attempt), index);
         self.copies.remove(index)
     }
 
-    /// Takes a running copy from the list of its connection, which is about to be closed.
-    pub(super) fn orphan(&mut self, index: u32, of_conn: &mut List, now: Instant) {
-        self.copies.unlink(of_conn, BY_CONN, index);
+    /// A running copy's connection is about to be closed.
+    pub(super) fn orphan(&mut self, index: u32, now: Instant) {
         let copy = self.copies.at_mut(index);
-        copy.conn = None;
         copy.orphaned = Some(now);
-    }
-
-    fn leave_queue(&mut self, index: u32) {
-        let copy = self.copies.at_mut(index);
-        let (bytes, extra) = (copy.bytes, copy.request.is_extra());
-        if let Some(timer) = copy.timer.take() {
-            self.timers.cancel(timer);
-        }
-        self.queued_bytes -= bytes;
-        if extra {
-            self.extra_bytes -= bytes;
-            self.copies.unlink(&mut self.extras, BY_STATE, index);
-        } else {
-            self.copies.unlink(&mut self.primaries, BY_STATE, index);
+        if let Some(Conn(client)) = copy.conn.take() {
+            self.clients.leave(&mut self.copies, client, Kind::Running, index);
         }
     }
 
     /// Arms the timers of the copies that came in this turn and still wait. They are the last of
     /// their lists; most copies start in the turn they come in, and never cost a timer.
     pub(super) fn arm_new(&mut self) {
-        for last in [self.primaries.last(), self.extras.last()] {
+        for last in [self.lists.primaries.last(), self.lists.extras.last()] {
             let mut next = last;
             while let Some(index) = next
                 && self.copies.at(index).timer.is_none()
@@ -289,7 +314,7 @@ impl<P> Copies<P> {
             return None;
         }
         let mut until = Instant::FAR_FUTURE;
-        let mut next = self.running.first();
+        let mut next = self.lists.running.first();
         while let Some(index) = next {
             let copy = self.copies.at(index);
             if let State::Running(Running { stop: None, .. }) = copy.state {

@@ -5,6 +5,7 @@ use bowline_time::Instant;
 
 use super::arena::Key;
 use super::histograms::record;
+use super::overload::Sight;
 use super::{CopyKey, Core, Notice, Start};
 
 impl<P> Core<P> {
@@ -20,14 +21,20 @@ impl<P> Core<P> {
                 self.start(index, now);
             }
         }
-        self.copies.arm_new();
+        if !self.config.dark {
+            self.copies.arm_new();
+        }
         self.look_for_overload(now);
     }
 
     fn look_for_overload(&mut self, now: Instant) {
         let oldest = self.copies.oldest().map(|index| now - self.copies.at(index).arrived);
-        let each = self.estimate.of_each(self.config.slots);
-        if self.governor.look(oldest.unwrap_or_default(), each, now) {
+        let sight = Sight {
+            oldest: oldest.unwrap_or_default(),
+            each: self.estimate.service() / self.config.slots,
+            granted: self.estimate.granted(),
+        };
+        if self.governor.look(sight, now) {
             self.stats.overloads += 1;
         }
     }
@@ -55,9 +62,6 @@ impl<P> Core<P> {
     fn start(&mut self, index: u32, now: Instant) {
         let copy = self.copies.at(index);
         let (waited, place) = (now - copy.arrived, usize::from(copy.method.place));
-        if let Some(conn) = copy.conn.and_then(|conn| self.conns.get_mut(conn.0)) {
-            conn.queued -= 1;
-        }
         self.estimate.started(waited);
         record(&mut self.histograms.methods[place].wait, waited);
         self.copies.run(index, now);

@@ -58,29 +58,26 @@ impl<P> Core<P> {
     /// A client's connection is gone, and with it whoever waited for its copies: those that wait
     /// are dropped, those that run are asked to stop.
     pub fn on_closed(&mut self, conn: Conn, now: Instant) {
-        while let Some(index) = self.conns.get(conn.0).and_then(|state| state.copies.first()) {
+        while let Some(index) = self.copies.clients.any_of(conn.0) {
             match self.copies.at(index).state {
                 State::Queued => {
                     self.stats.dropped_queued += 1;
                     self.estimate.left();
-                    self.forget(index);
+                    self.copies.remove(index);
                 }
                 State::Running(_) => {
                     self.ask_to_stop(index, StopReason::Closed, now);
-                    let Some(state) = self.conns.get_mut(conn.0) else { return };
-                    self.copies.orphan(index, &mut state.copies, now);
+                    self.copies.orphan(index, now);
                 }
             }
         }
-        if let Some(index) = self.conns.find(conn.0) {
-            self.conns.remove(index);
-        }
+        self.copies.clients.close(conn.0);
     }
 
     /// Ends a copy that waits.
     pub(super) fn end_queued(&mut self, index: u32, how: How, by: Option<u16>) {
         self.estimate.left();
-        if let Some(Copy { request, conn: Some(conn), .. }) = self.forget(index) {
+        if let Some(Copy { request, conn: Some(conn), .. }) = self.copies.remove(index) {
             self.tell_ended(conn, request.attempt, how, by);
         }
     }
@@ -88,7 +85,7 @@ impl<P> Core<P> {
     /// Ends a copy that has its slot and was never handed to the shell: its connection is gone.
     pub(super) fn drop_unstarted(&mut self, index: u32) {
         self.stats.dropped_queued += 1;
-        self.forget(index);
+        self.copies.remove(index);
     }
 
     pub(super) fn tell_ended(&mut self, conn: Conn, attempt: Attempt, how: How, by: Option<u16>) {
@@ -108,16 +105,6 @@ impl<P> Core<P> {
         if let Some(closed) = copy.orphaned {
             record(&mut self.histograms.orphan, now - closed);
         }
-        self.forget(index)
-    }
-
-    fn forget(&mut self, index: u32) -> Option<Copy<P>> {
-        let copy = self.copies.at(index);
-        let conn = copy.conn.and_then(|conn| self.conns.get_mut(conn.0));
-        let list = conn.map(|conn| {
-            conn.queued -= u32::from(matches!(copy.state, State::Queued));
-            &mut conn.copies
-        });
-        self.copies.remove(index, list)
+        self.copies.remove(index)
     }
 }

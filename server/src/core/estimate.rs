@@ -4,8 +4,9 @@ use core::time::Duration;
 
 /// Weight of a new sample of the service time and of the wait: an eighth, as RFC 6298 smooths.
 const SAMPLE_SHIFT: u32 = 3;
-/// Weight of a new sample of the share that starts: a 64th. Withdrawals come in bursts.
-const SHARE_SHIFT: u32 = 6;
+/// Weight of a new sample of the share that starts, and of the time that callers grant: a 64th.
+/// Withdrawals come in bursts, and clients differ.
+const SLOW_SHIFT: u32 = 6;
 /// From a mean of zero, too, there must be a way up: a microsecond.
 const LEAST_SERVICE_NS: u64 = 1_000;
 /// The share that starts is counted in parts of this.
@@ -16,6 +17,8 @@ const WHOLE: u64 = 1 << 16;
 pub(super) struct Estimate {
     /// How long a copy holds its slot; None before the first has left one.
     service_ns: Option<u64>,
+    /// How much time copies have left when they come; None before the first.
+    granted_ns: Option<u64>,
     /// How long the last ones waited that started.
     wait_ns: u64,
     /// Of those that left the queue, how many started (the others were withdrawn or shed, and cost
@@ -25,18 +28,18 @@ pub(super) struct Estimate {
 
 impl Estimate {
     pub(super) const fn new() -> Estimate {
-        Estimate { service_ns: None, wait_ns: 0, starting: WHOLE }
+        Estimate { service_ns: None, granted_ns: None, wait_ns: 0, starting: WHOLE }
     }
 
     /// A copy left the queue and starts.
     pub(super) fn started(&mut self, waited: Duration) {
         self.wait_ns = smooth(self.wait_ns, nanos(waited), SAMPLE_SHIFT);
-        self.starting = smooth(self.starting, WHOLE, SHARE_SHIFT);
+        self.starting = smooth(self.starting, WHOLE, SLOW_SHIFT);
     }
 
     /// A copy left the queue and does not start.
     pub(super) fn left(&mut self) {
-        self.starting = smooth(self.starting, 0, SHARE_SHIFT);
+        self.starting = smooth(self.starting, 0, SLOW_SHIFT);
     }
 
     /// A copy left its slot.
@@ -55,9 +58,21 @@ impl Estimate {
         });
     }
 
-    /// By how much each copy that will start lengthens the queue's wait.
-    pub(super) fn of_each(&self, slots: u32) -> Duration {
-        Duration::from_nanos(self.service_ns.unwrap_or(0) / u64::from(slots))
+    /// How long a copy holds its slot; zero while nothing is known.
+    pub(super) fn service(&self) -> Duration {
+        Duration::from_nanos(self.service_ns.unwrap_or(0))
+    }
+
+    /// A copy was taken on that may take so long.
+    pub(super) fn accepted(&mut self, remaining: Duration) {
+        let sample = nanos(remaining);
+        let mean = self.granted_ns.map_or(sample, |mean| smooth(mean, sample, SLOW_SHIFT));
+        self.granted_ns = Some(mean);
+    }
+
+    /// How much time copies have left when they come; forever while nothing is known.
+    pub(super) fn granted(&self) -> Duration {
+        Duration::from_nanos(self.granted_ns.unwrap_or(u64::MAX))
     }
 
     /// How long the copies waited that started last.
@@ -128,9 +143,9 @@ mod tests {
         let mut estimate = Estimate::new();
         (0..100).for_each(|_| estimate.served(MS));
         (0..8).for_each(|_| estimate.served(100 * MS));
-        assert!(estimate.of_each(1) < 3 * MS);
+        assert!(estimate.service() < 3 * MS);
         (0..30).for_each(|_| estimate.served(100 * MS));
-        assert!(estimate.of_each(1) > 70 * MS, "but handlers that stay slow are believed");
+        assert!(estimate.service() > 70 * MS, "but handlers that stay slow are believed");
     }
 
     #[test]

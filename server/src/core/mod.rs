@@ -30,6 +30,7 @@
 mod arena;
 mod arrive;
 mod cancel;
+mod clients;
 mod config;
 mod copies;
 mod dispatch;
@@ -51,7 +52,8 @@ use alloc::vec::Vec;
 use bowline_protocol::{Load, Station};
 use bowline_time::Instant;
 
-use arena::{Arena, Key, List};
+use arena::Key;
+use clients::Clients;
 use config::Methods;
 use copies::Copies;
 use estimate::Estimate;
@@ -71,21 +73,12 @@ pub(crate) use stats::counters;
 #[error("the limit of client connections is reached")]
 pub struct TooManyConnections;
 
-/// What is known of a client's connection.
-struct ConnState {
-    /// Its copies, queued and running.
-    copies: List,
-    /// How many of them are queued.
-    queued: u32,
-}
-
 /// One core of a server, generic over the payloads of requests, into which it never looks. See the
 /// [module](self) for how to drive it.
 pub struct Core<P> {
     config: Config,
     methods: Methods,
     copies: Copies<P>,
-    conns: Arena<ConnState, 0>,
     tombs: Tombs,
     /// The peers' cores that can be told, in order.
     mesh: Vec<Station>,
@@ -116,12 +109,12 @@ impl<P> Core<P> {
         config.check()?;
         let (slots, seed) = (config.slots as usize, config.hash_seed);
         let methods = Methods::new(&config.methods)?;
+        let clients = Clients::with_capacity(config.connections);
         let copies = slots + config.queue_requests as usize;
         Ok(Core {
             histograms: Histograms::new(methods.iter()),
             methods,
-            copies: Copies::new(config.queue_requests, config.slots, seed),
-            conns: Arena::with_capacity(config.connections),
+            copies: Copies::new(config.queue_requests, config.slots, clients, seed),
             tombs: Tombs::with_capacity(config.tombstones, seed),
             mesh: Vec::new(),
             estimate: Estimate::new(),
@@ -144,8 +137,7 @@ impl<P> Core<P> {
     ///
     /// [`TooManyConnections`]: it is to be closed again.
     pub fn on_opened(&mut self) -> Result<Conn, TooManyConnections> {
-        let state = ConnState { copies: List::EMPTY, queued: 0 };
-        self.conns.insert(state).map(Conn).ok_or(TooManyConnections)
+        self.copies.clients.open().map(Conn).ok_or(TooManyConnections)
     }
 
     /// Cancels can be sent to this core of a peer: a connection that it obeys is up.
@@ -243,7 +235,7 @@ impl<P> Core<P> {
 
     /// How many client connections are open.
     pub const fn connections(&self) -> usize {
-        self.conns.len() as usize
+        self.copies.clients.len() as usize
     }
 
     /// How many tombstones there are.

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use bowline_protocol::{How, Request};
+use bowline_time::Instant;
 
 use super::config::MethodRule;
 use super::{Conn, Core};
@@ -25,19 +26,21 @@ impl<P> Core<P> {
     /// When the queue is full, a primary displaces extra copies, the newest first. Else a copy
     /// displaces one of the connection that has most waiting, if that has more than its own: so
     /// nobody crowds others out. And under overload, where the newest are served first, the oldest
-    /// makes room.
+    /// makes room: of the same connection, if it has any.
     pub(super) fn make_room(
         &mut self,
         conn: Conn,
         request: &Request,
         rule: MethodRule,
         bytes: usize,
+        now: Instant,
     ) -> Result<(), Full> {
         if self.draining {
             return Err(Full::Draining);
         }
         self.check_time(request, rule)?;
         let Err(full) = self.room_in_queue(bytes, false) else { return Ok(()) };
+        self.governor.full(now);
         if !request.is_extra() && self.room_in_queue(bytes, true).is_ok() {
             self.displace_extras(bytes);
             return Ok(());
@@ -59,7 +62,14 @@ impl<P> Core<P> {
     /// Whether the copy will start while it is still of use, as far as one can tell.
     fn check_time(&mut self, request: &Request, rule: MethodRule) -> Result<(), Full> {
         let spare = request.remaining.saturating_sub(rule.least_useful);
-        let excess = self.wait_of_next(request.is_extra()).saturating_sub(spare);
+        let wait = self.wait_of_next(request.is_extra());
+        // One that has to wait must have time to run as well. (One that need not is let in even if
+        // all seem to take too long: nothing else would show that they do not any more.)
+        let needed = rule.least_useful.max(self.estimate.service());
+        let excess = match wait.is_zero() {
+            true => wait,
+            false => (wait + needed).saturating_sub(request.remaining),
+        };
         let (dark, full) = if spare.is_zero() {
             (&mut self.stats.dark_too_late, Full::TooLate)
         } else if !excess.is_zero() {
@@ -114,13 +124,15 @@ impl<P> Core<P> {
     /// since its own connection has too many.
     fn victim(&self, conn: Conn) -> Option<(u32, bool)> {
         let overloaded = self.governor.is_overloaded();
-        let own = self.conns.get(conn.0)?.queued;
-        let greediest = self.conns.iter().max_by_key(|state| state.queued)?;
-        if greediest.queued > own + 1 {
-            let victim = self.copies.queued_of(&greediest.copies, overloaded)?;
-            return Some((victim, true));
+        let own = self.copies.clients.waiting(conn.0);
+        // Of one more than its own the other would only be ousted in turn.
+        if let Some(crowding) = self.copies.clients.crowding(own + 1, overloaded) {
+            return Some((crowding, true));
         }
-        let oldest = overloaded.then(|| self.copies.oldest()).flatten()?;
+        if !overloaded {
+            return None;
+        }
+        let oldest = self.copies.clients.oldest_of(conn.0).or_else(|| self.copies.oldest())?;
         Some((oldest, false))
     }
 }

@@ -87,10 +87,10 @@ fn a_copy_that_would_wait_longer_than_it_can_is_refused_at_once() {
     bench.now += ms(20);
     bench.finish(copy);
     bench.start(plain(2));
-    bench.request(Request { remaining: ms(19), ..plain(3) });
+    bench.request(Request { remaining: ms(39), ..plain(3) });
     let refusal = overloaded(&bench.turn());
     assert_eq!(refusal.retry_after, ms(1));
-    bench.request(Request { remaining: ms(21), ..plain(4) });
+    bench.request(Request { remaining: ms(41), ..plain(4) });
     bench.turn();
     let stats = bench.core.stats();
     assert_eq!((stats.rejected_wait, stats.queued), (1, 1));
@@ -178,4 +178,13 @@ fn a_core_that_drains_finishes_what_it_has_and_takes_on_nothing_new() {
     assert!(bench.finish(running).is_some());
     assert_eq!(bench.turn().started(), [2]);
     assert_eq!(bench.core.stats().rejected_draining, 1);
+}
+
+#[test]
+fn handlers_that_seemed_too_slow_for_anybody_are_tried_again_when_a_slot_is_free() {
+    let mut bench = Bench::new();
+    let copy = bench.start(Request { remaining: ms(1_000), ..plain(1) });
+    bench.now += ms(900);
+    bench.finish(copy);
+    bench.start(Request { remaining: ms(50), ..plain(2) });
 }

@@ -7,6 +7,7 @@ mod closes;
 mod configs;
 mod deadlines;
 mod ends;
+mod goodput;
 mod overload;
 mod random;
 mod ties;

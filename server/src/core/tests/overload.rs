@@ -135,6 +135,24 @@ fn connections_share_the_queue_evenly_in_the_end_and_do_not_oust_each_other_for_
 }
 
 #[test]
+fn under_overload_connections_take_turns() {
+    let (mut bench, copy) = overloaded(plain);
+    let modest = bench.core.on_opened().unwrap();
+    bench.request_on(modest, patient(plain(20)));
+    bench.request(patient(plain(21)));
+    bench.request_on(modest, patient(plain(22)));
+    bench.request(patient(plain(23)));
+    bench.finish(copy);
+    let mut order = vec![];
+    for _ in 0..5 {
+        let start = bench.turn().one_start();
+        order.push(start.request.attempt.seq.0);
+        bench.finish(start.copy);
+    }
+    assert_eq!(order, [23, 22, 21, 20, 9], "each gets its newest, and then the rest its turn");
+}
+
+#[test]
 fn what_waits_only_counts_while_it_waits() {
     let mut bench = Bench::new();
     let mut copy = bench.start(plain(1));

@@ -1,0 +1,135 @@
+//! Whose the copies are: for each client's connection the copies that it brought, and whose turn it
+//! is when there is too much to do for all.
+
+use super::arena::{Arena, Key, List};
+use super::copies::Copy;
+
+/// Links of a copy in the list of its connection.
+const BY_CLIENT: usize = 1;
+
+/// Which of its connection's lists a copy stands in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// It waits, and is a call's first or only one.
+    Primary,
+    /// It waits, beside another copy of its call.
+    Extra,
+    /// It runs.
+    Running,
+}
+
+/// A connection's copies, by kind.
+struct Client {
+    copies: [List; 3],
+}
+
+impl Client {
+    const fn waiting(&self) -> u32 {
+        self.copies[Kind::Primary as usize].len() + self.copies[Kind::Extra as usize].len()
+    }
+}
+
+/// All open connections.
+pub(super) struct Clients {
+    clients: Arena<Client, 2>,
+    /// The connections that have primaries waiting, and those that have extras: next is whose turn
+    /// is longest ago.
+    turns: [List; 2],
+}
+
+impl Clients {
+    pub(super) fn with_capacity(capacity: u32) -> Clients {
+        Clients { clients: Arena::with_capacity(capacity), turns: [List::EMPTY; 2] }
+    }
+
+    pub(super) const fn len(&self) -> u32 {
+        self.clients.len()
+    }
+
+    pub(super) fn open(&mut self) -> Option<Key> {
+        self.clients.insert(Client { copies: [List::EMPTY; 3] })
+    }
+
+    pub(super) fn is_open(&self, client: Key) -> bool {
+        self.clients.find(client).is_some()
+    }
+
+    /// Forgets a connection, which has no copies any more.
+    pub(super) fn close(&mut self, client: Key) {
+        if let Some(index) = self.clients.find(client) {
+            self.clients.remove(index);
+        }
+    }
+
+    /// How many copies of a connection wait.
+    pub(super) fn waiting(&self, client: Key) -> u32 {
+        self.clients.get(client).map_or(0, Client::waiting)
+    }
+
+    /// Any of a connection's copies.
+    pub(super) fn any_of(&self, client: Key) -> Option<u32> {
+        self.clients.get(client)?.copies.iter().find_map(List::first)
+    }
+
+    /// A copy becomes one of this kind.
+    pub(super) fn join<P>(
+        &mut self,
+        copies: &mut Arena<Copy<P>, 2>,
+        client: Key,
+        kind: Kind,
+        copy: u32,
+    ) {
+        let Some(index) = self.clients.find(client) else { return };
+        let list = &mut self.clients.at_mut(index).copies[kind as usize];
+        copies.push_back(list, BY_CLIENT, copy);
+        let is_first = list.len() == 1;
+        if is_first && let Some(turns) = self.turns.get_mut(kind as usize) {
+            self.clients.push_back(turns, kind as usize, index);
+        }
+    }
+
+    /// A copy is not one of this kind any more.
+    pub(super) fn leave<P>(
+        &mut self,
+        copies: &mut Arena<Copy<P>, 2>,
+        client: Key,
+        kind: Kind,
+        copy: u32,
+    ) {
+        let Some(index) = self.clients.find(client) else { return };
+        let list = &mut self.clients.at_mut(index).copies[kind as usize];
+        copies.unlink(list, BY_CLIENT, copy);
+        let was_last = list.len() == 0;
+        if was_last && let Some(turns) = self.turns.get_mut(kind as usize) {
+            self.clients.unlink(turns, kind as usize, index);
+        }
+    }
+
+    /// The newest waiting copy of the connection whose turn it is, primaries before extras. The
+    /// connection's next turn comes after all others' that have any.
+    pub(super) fn take_turn(&mut self) -> Option<u32> {
+        let kind = if self.turns[0].len() > 0 { 0 } else { 1 };
+        let client = self.turns[kind].first()?;
+        self.clients.unlink(&mut self.turns[kind], kind, client);
+        self.clients.push_back(&mut self.turns[kind], kind, client);
+        self.clients.at(client).copies[kind].last()
+    }
+
+    /// Of a connection's waiting copies the oldest, extras before primaries.
+    pub(super) fn oldest_of(&self, client: Key) -> Option<u32> {
+        let [primaries, extras, _] = &self.clients.get(client)?.copies;
+        extras.first().or(primaries.first())
+    }
+
+    /// If a connection has more copies waiting than this many: one of them to make room, an extra
+    /// if it can be, of the connection that has most. The oldest, or the newest.
+    pub(super) fn crowding(&self, more_than: u32, oldest: bool) -> Option<u32> {
+        let most = self.clients.iter().max_by_key(|client| client.waiting())?;
+        if most.waiting() <= more_than {
+            return None;
+        }
+        let pick = |list: &List| if oldest { list.first() } else { list.last() };
+        let [primaries, extras, _] = &most.copies;
+        pick(extras).or_else(|| pick(primaries))
+    }
+}
