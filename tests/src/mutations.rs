@@ -126,8 +126,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the queue is served before this turn's input is taken in",
         ARRIVE,
-        "        self.accept(Copy::new(request, rule, conn, now, bytes, payload()));",
-        "        self.accept(Copy::new(request, rule, conn, now, bytes, payload()));\n        self.dispatch(now);",
+        "        self.accept(Copy::new(request, known, conn, now, bytes, payload()));",
+        "        self.accept(Copy::new(request, known, conn, now, bytes, payload()));\n        self.dispatch(now);",
     ),
     mutation(
         "a deadline is extended on arrival",
@@ -174,14 +174,14 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a reply denies that it ran",
         END,
-        "status, executed: true, load: self.load() };\n        Some((conn, reply))",
-        "status, executed: false, load: self.load() };\n        Some((conn, reply))",
+        "        let executed = !matches!(status, Status::NoSuchMethod | Status::BadRequest);",
+        "        let executed = false;",
     ),
     mutation(
         "an accepted copy is not counted",
         ARRIVE,
-        "        if self.copies.queue(copy, &mut conn.copies) {\n            self.stats.accepted += 1;",
-        "        if self.copies.queue(copy, &mut conn.copies) {\n            self.stats.accepted += 0;",
+        "            self.estimate.accepted(remaining);\n            self.stats.accepted += 1;",
+        "            self.estimate.accepted(remaining);\n            self.stats.accepted += 0;",
     ),
     mutation(
         "copies outlive their connection in the queue",
