@@ -246,8 +246,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "tokens are charged afterwards",
         EXTRA,
-        "        while call.tokens < call.live + call.ran {",
-        "        while call.tokens < call.live + call.ran && false {",
+        "        (0..missing).all(|_| self.take_token(slot))",
+        "        missing < 99 || self.take_token(slot)",
     ),
     mutation(
         "the cap on what is outstanding is off by one",
