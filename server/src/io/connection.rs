@@ -117,7 +117,7 @@ impl Connection {
 
     /// Says goodbye. The other side will close the connection when it has read it.
     ///
-    /// This side listens on (see [`Connection::see_off`]): if it closed with something unread, the
+    /// This side listens on (see `see_off`): if it closed with something unread, the
     /// kernel would take back what the other side has not yet got.
     pub(super) fn say_goodbye(&self, reason: GoodbyeReason, why: &str) {
         self.send(&Frame::Goodbye(Goodbye { reason }, why.as_bytes()));

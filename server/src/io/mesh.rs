@@ -26,11 +26,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Another replica of the same service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub(super) struct Peer {
     /// Which.
-    pub replica: ReplicaId,
+    pub(super) replica: ReplicaId,
     /// Where any of its cores answers.
-    pub address: SocketAddr,
+    pub(super) address: SocketAddr,
 }
 
 /// Keeps a connection to the first core of every peer. It will tell how many there are.

@@ -8,7 +8,7 @@
 //!   is applied: what it sends (cancels for twins, first of all) is in the kernel's hands before
 //!   any handler is polled;
 //! * a task for each running handler, which answers straight into its connection's outgoing buffer;
-//! * a task for each core of each peer, which keeps a connection to it ([`mesh`]).
+//! * a task for each core of each peer, which keeps a connection to it (the mesh).
 //!
 //! Cores share nothing but the address.
 
@@ -27,7 +27,6 @@ mod typed;
 
 pub use builder::{Builder, Limits, ServeError};
 pub use context::{CancelToken, Context, Role};
-pub use mesh::Peer;
 pub use payload::Payload;
 pub use server::{Control, Running, Server};
 pub use service::{Failure, Service};

@@ -103,6 +103,29 @@ fn who_falls_silent_is_sent_away() {
     drop(client);
 }
 
+/// One that sends a byte now and then is no better than one that sends nothing: only whole frames
+/// are a sign of life.
+#[test]
+fn who_never_ends_a_frame_is_sent_away() {
+    let link = LinkConfig {
+        ping_after: Duration::from_millis(10),
+        dead_after: Duration::from_millis(40),
+        ..LinkConfig::default()
+    };
+    let server = Hands::default().serve_with(|builder| builder.link(link));
+    let mut client = Peer::client(server.address());
+    let mut bytes = Vec::new();
+    codec::encode(&Frame::Request(plain(1), &[0; 1 << 20]), &mut bytes);
+    let mut rest = bytes.iter();
+    eventually("it is given up", || {
+        if let Some(byte) = rest.next() {
+            client.try_send_bytes(&[*byte]);
+        }
+        server.control().snapshot().connections.silent == 1
+    });
+    assert_eq!(server.control().snapshot().copies.accepted, 0);
+}
+
 #[test]
 fn who_does_not_read_its_replies_is_disconnected_at_the_bound() {
     let limits = Limits { outgoing_bytes: 4 << 20, ..Limits::default() };

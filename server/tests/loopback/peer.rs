@@ -80,6 +80,11 @@ impl Peer {
         self.stream.write_all(bytes).unwrap();
     }
 
+    /// Sends, unless the other side has gone.
+    pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
     pub(crate) fn request(&mut self, request: Request, payload: &[u8]) {
         self.send(&Frame::Request(request, payload));
     }
