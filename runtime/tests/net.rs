@@ -337,6 +337,14 @@ fn a_writer_that_panics_leaves_what_was_queued_before() {
     });
 }
 
+struct SendOnDrop(TcpStream);
+
+impl Drop for SendOnDrop {
+    fn drop(&mut self) {
+        self.0.send(b"never flushed");
+    }
+}
+
 #[test]
 fn a_runtime_that_ends_closes_its_connections() {
     use std::io::Read;
@@ -345,16 +353,19 @@ fn a_runtime_that_ends_closes_its_connections() {
     let runtime = Runtime::builder().build().unwrap();
     run_on(&runtime, async {
         let stream = connect(address).await;
-        // One is parked in a task, one is dropped with bytes that no turn will flush.
-        let other = connect(address).await;
+        // One waits in a task; on the other, a task's destructor sends what no turn will flush.
+        let other = SendOnDrop(connect(address).await);
         drop(spawn(async move { stream.receive().await.map(drop) }));
+        drop(spawn(async move {
+            let _other = other;
+            std::future::pending::<()>().await;
+        }));
         yield_now().await;
-        other.send(b"never flushed");
     });
     drop(runtime);
     for _ in 0..2 {
         let (mut peer, _) = listener.accept().unwrap();
-        peer.set_read_timeout(Some(LONG)).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut bytes = Vec::new();
         // An end or a reset, but it comes.
         if let Err(error) = peer.read_to_end(&mut bytes) {
