@@ -89,15 +89,15 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a tombstone kills another origin's request",
-        TOMBS,
-        "            tomb.attempt == attempt && tomb.by == by",
-        "            tomb.attempt == attempt || tomb.by == by",
+        ARRIVE,
+        "self.tombs.take(request.attempt, tie.twin)",
+        "(0..8).any(|replica| {\n                let replica = bowline_protocol::ReplicaId(replica);\n                let station = bowline_protocol::Station { replica, core: 0 };\n                self.tombs.take(request.attempt, bowline_protocol::Twin { station, n: tie.twin.n })\n            })",
     ),
     mutation(
-        "a tombstone is kept under the call's name",
-        ARRIVE,
-        "            && self.tombs.take(request.attempt, tie.twin)",
-        "            && (0..4).any(|n| self.tombs.take(request.attempt.sibling(n), tie.twin) || self.tombs.take(request.attempt.sibling(n), bowline_protocol::Twin { station: self.config.station, n: request.attempt.n }))",
+        "a cancel need not match the copy's own tie",
+        CANCEL,
+        "copy.request.tie.is_some_and(|tie| tie.twin == by);",
+        "copy.request.tie.is_some_and(|tie| tie.twin == by || true);",
     ),
     mutation(
         "no tombstone is ever found",
@@ -108,8 +108,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "cancels from strangers are obeyed",
         CANCEL,
-        "        (Origin::Mesh(_), CancelReason::CallerDone) | (Origin::Stranger, _) => false,",
-        "        (Origin::Mesh(_), CancelReason::CallerDone) => false,\n        (Origin::Stranger, _) => true,",
+        "        self.stats.cancels_received += 1;",
+        "        self.stats.cancels_received += 1;\n        let origin = match (origin, cancel.reason) {\n            (Origin::Stranger, CancelReason::TwinStarted { by }) => Origin::Mesh(by.station),\n            (origin, _) => origin,\n        };",
     ),
     mutation(
         "a client may cancel another's copies",

@@ -99,6 +99,7 @@ fn sized(rng: &mut Rng, seed: u64) -> Scenario {
         split_permille: rng.pick(&[0, 0, 300]),
         turn: rng.pick(&[0, US, 5 * US, 50 * US]),
         ppm: rng.pick(&[0, 200]),
+        timers_last: rng.chance(500),
         warm_up: 40 * delay + MS,
         pick: rng.pick(&[PickRule::PowerOfTwo, PickRule::PowerOfTwo, PickRule::RoundRobin]),
         link: LinkConfig {

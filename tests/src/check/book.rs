@@ -8,7 +8,8 @@ use bowline_time::Instant;
 use crate::check::rule::{Broken, Rule};
 use crate::check::story::{Call, Copy, Heard, Outcome, There, Way};
 use crate::check::verdict::{
-    Said, is_early, judge_cancels, judge_end, judge_losers, judge_outcome, judge_send, settled,
+    Said, is_early, is_forgotten, judge_cancels, judge_end, judge_losers, judge_outcome,
+    judge_send, settled,
 };
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::span::Nanos;
@@ -406,9 +407,9 @@ impl Book {
         }
     }
 
-    /// The turn of a client's machine is over. If it is connected to no replica at all, its calls
-    /// may wait for one; otherwise each has a copy alive.
-    pub fn client_turn_over(&mut self, host: Host, connected: bool) {
+    /// The turn of a client's machine is over. A call that waits has a copy alive, unless each server
+    /// that the client is connected to has failed it: then it may wait for another.
+    pub fn client_turn_over(&mut self, host: Host, connected: &[Host]) {
         for name in std::mem::take(&mut self.touched) {
             let Some(call) = self.calls.get_mut(&name) else { continue };
             if call.host != host {
@@ -418,7 +419,7 @@ impl Book {
             call.touched = false;
             let verdict = if call.done.is_some() {
                 judge_losers(call)
-            } else if connected && !call.copies.iter().any(Copy::alive) {
+            } else if is_forgotten(call, connected) {
                 Some((Rule::NeverForgotten, "the call waits, and no copy is alive".to_owned()))
             } else {
                 judge_cancels(call)

@@ -155,3 +155,11 @@ pub(super) fn is_early(call: &Call, outcome: Outcome) -> bool {
     );
     betterable && call.copies.iter().any(Copy::alive)
 }
+
+/// No copy is alive, and a server is connected that has not failed the call.
+pub(super) fn is_forgotten(call: &Call, connected: &[Host]) -> bool {
+    let failed = |&server: &Host| {
+        call.copies.iter().any(|copy| copy.server == server && copy.spoils_replica())
+    };
+    !call.copies.iter().any(Copy::alive) && !connected.iter().all(failed)
+}

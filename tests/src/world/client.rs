@@ -109,8 +109,9 @@ impl Client {
         for (&wire, port) in &mut self.ports {
             port.flush(wire, env, now);
         }
-        let connected = self.replicas.iter().any(|replica| replica.up);
-        env.book.client_turn_over(self.host, connected);
+        let up = self.replicas.iter().filter(|replica| replica.up);
+        let connected: Vec<Host> = up.map(|replica| env.host_of(replica.station)).collect();
+        env.book.client_turn_over(self.host, &connected);
         self.judge(env);
     }
 

@@ -43,6 +43,8 @@ pub struct Scenario {
     pub split_permille: u64,
     /// How long a turn of a machine's loop takes: what arrives meanwhile waits for the next.
     pub turn: Nanos,
+    /// Servers look at their timers after their queue, not before it.
+    pub timers_last: bool,
     /// Clocks run at rates of up to so many parts per million from the world's.
     pub ppm: i32,
     /// How long clients wait after their start before they make calls, so that they are connected.
@@ -138,6 +140,7 @@ impl Scenario {
             links: Vec::new(),
             split_permille: 0,
             turn: 2_000,
+            timers_last: false,
             ppm: 0,
             warm_up: 2_000_000,
             pick: PickRule::PowerOfTwo,

@@ -128,10 +128,16 @@ impl Server {
         }
         self.tend_links(env, now);
         self.dial_peers(env, now);
+        // A loop may look at its timers before its queue or after it.
+        if env.scenario.timers_last {
+            self.core.dispatch(now);
+        }
         if self.core.next_timeout().is_some_and(|at| at <= now) {
             self.core.on_timeout(now);
         }
-        self.core.dispatch(now);
+        if !env.scenario.timers_last {
+            self.core.dispatch(now);
+        }
         while let Some(effect) = self.core.poll_effect() {
             self.effect(env, effect, now);
         }
@@ -424,7 +430,15 @@ impl Server {
     pub(crate) fn forge(&mut self, env: &mut Env) {
         let now = self.clock.read(env.now);
         let me = self.core.station();
-        let lies = forged(&env.book.live_copies(), |by| by.station != me);
+        let copies = env.book.live_copies();
+        let mut lies = forged(&copies, |by| by.station != me);
+        // That its own copy started, of a call that has none here.
+        let others = copies.iter().filter_map(|&(attempt, twin)| Some((attempt, twin?)));
+        for (attempt, twin) in others.filter(|(_, twin)| twin.station != me).take(32) {
+            let by = Twin { station: me, n: twin.n };
+            let (reason, lifetime) = (CancelReason::TwinStarted { by }, Duration::from_millis(5));
+            lies.push(Cancel { attempt, reason, lifetime });
+        }
         for (&wire, (port, role)) in &mut self.ports {
             if matches!(role, Role::Dialled(_) | Role::Peer(_)) && port.link.is_up() {
                 lies.iter().for_each(|lie| port.put(&Frame::Cancel(*lie), now));
