@@ -184,12 +184,6 @@ pub const MUTATIONS: &[Mutation] = &[
         "            self.estimate.accepted(remaining);\n            self.stats.accepted += 0;",
     ),
     mutation(
-        "copies outlive their connection in the queue",
-        DISPATCH,
-        "            (Some(payload), Some(_)) => {",
-        "            (Some(payload), _) => {",
-    ),
-    mutation(
         "a loser is not cancelled",
         ENDS,
         "        self.effects.push_back(Pending::Cancel { place, cancel });",
@@ -236,12 +230,6 @@ pub const MUTATIONS: &[Mutation] = &[
         FRAMES,
         "            State::Announced => self.void_twin(slot),",
         "            State::Announced => {}",
-    ),
-    mutation(
-        "an announced copy is sent after the call is done",
-        ENDS,
-        "        if self.slots.get(slot).is_announced() {\n            self.void_twin(slot);",
-        "        if self.slots.get(slot).is_announced() && false {\n            self.void_twin(slot);",
     ),
     mutation(
         "tokens are charged afterwards",
@@ -338,12 +326,6 @@ pub const MUTATIONS: &[Mutation] = &[
         CALLS,
         "        self.counters.cancelled += 1;\n        self.conclude(slot, now);",
         "        self.counters.cancelled += 1;\n        let done = self.fail_with(slot, ErrorKind::Cancelled, now);\n        self.effects.push_back(Pending::Done(done));",
-    ),
-    mutation(
-        "copies of a call that is done are watched for ever",
-        ENDS,
-        "            self.watched += 1;\n            self.arm_watch(slot, now);",
-        "            self.watched += 1;",
     ),
 ];
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use bowline_client::core::{BudgetConfig, PickRule, Policy, Stagger, TiePolicy};
+use bowline_protocol::LinkConfig;
 use bowline_tests::kernel::span::{Nanos, Span};
 use bowline_tests::world::{Class, Fault, Look, Report, Scenario, ServerSetup, What};
 
@@ -111,6 +112,8 @@ fn without_a_mesh_the_client_relays_and_the_outcome_is_the_same() {
         assert!(told >= 10, "{told} starts were told to the client");
         let expected = if stagger == 0 { 10 } else { 0 };
         assert_eq!(report.double_starts, expected, "stagger {stagger}");
+        let stopped: u64 = report.servers.iter().map(|stats| stats.aborted_by_twin).sum();
+        assert_eq!(stopped, expected, "the relayed cancel stops the secondary");
     }
 }
 
@@ -214,4 +217,49 @@ fn a_second_copy_whose_twin_never_went_out_is_not_tied() {
     assert_eq!(report.succeeded, 1 + probes(&report));
     let alone = report.servers[1].rejected() + report.servers[1].cancels_sent;
     assert_eq!(alone, 0, "it is served, and no twin is told");
+}
+
+#[test]
+fn a_copy_that_can_not_start_any_more_leaves_its_twin_alone() {
+    // Server 0 stands still until the copies in its queue have expired; of their callers, who are
+    // done by then, it has not heard. It looks at its queue before its timers.
+    let second = Duration::from_secs(1);
+    let mut scenario = pair(13, 0);
+    scenario.calls = 0;
+    scenario.timers_last = true;
+    scenario.nothing_fails = false;
+    scenario.deadline = Span::Fixed(20 * MS);
+    scenario.service.span = Span::Fixed(5 * MS);
+    scenario.service.look = Look::Never;
+    scenario.link =
+        LinkConfig { hello_timeout: second, ping_after: second, dead_after: 3 * second };
+    let fault = |at, lasts, what| Fault { at, lasts, what };
+    scenario.faults = vec![
+        fault(3 * MS, 1, What::Burst(2, 8)),
+        fault(3 * MS + 200 * US, 40 * MS, What::Freeze(0)),
+        fault(3 * MS + 200 * US, 60 * MS, What::Block(2, 0)),
+        fault(3 * MS + 200 * US, 60 * MS, What::Block(1, 0)),
+    ];
+    let report = hold(&scenario);
+    let shed = report.servers[0].shed_expired + report.servers[0].shed_too_late;
+    assert!(shed > 0, "copies expired in its queue: {:?}", report.servers[0]);
+}
+
+#[test]
+fn a_tombstone_stops_no_request_whose_twin_is_elsewhere() {
+    // Server 2 claims, while copy #0 is on its way to server 0, that the copy's twin has started
+    // there; but the twin is at server 1, which stands still.
+    let mut scenario = pair(14, 0);
+    scenario.servers = 3;
+    scenario.calls = 0;
+    scenario.links = vec![(3, 0, Span::Fixed(600 * US))];
+    let fault = |at, lasts, what| Fault { at, lasts, what };
+    scenario.faults = vec![
+        fault(2 * MS + 900 * US, 5 * MS, What::Freeze(1)),
+        fault(3 * MS, 1, What::Burst(3, 1)),
+        fault(3 * MS + 200 * US, 1, What::Forge(2)),
+    ];
+    let report = hold(&scenario);
+    assert!(report.servers[0].tombstones_made > 0, "the claim was remembered");
+    assert_eq!(report.servers[0].tombstones_hit, 0, "and stopped nothing");
 }
