@@ -47,7 +47,7 @@ pub(crate) struct Core {
     pub(crate) id: u16,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    /// When this turn began.
+    /// When this turn began, or, once its input was applied, when that was done.
     pub(crate) now: Cell<Instant>,
     pub(crate) tasks: Tasks,
     pub(crate) timers: RefCell<Timers>,
@@ -58,6 +58,9 @@ pub(crate) struct Core {
     pub(crate) dirty: RefCell<Vec<Rc<Connection>>>,
     /// Connections that found no buffer to receive into, the longest waiting first.
     pub(crate) parked: RefCell<VecDeque<Rc<Connection>>>,
+    /// Receives or accepts were queued, or cancelled so that they can be: the kernel is to have
+    /// these before the turn decides anything, as their sockets may hold input.
+    pub(crate) rearmed: Cell<bool>,
     pub(crate) pool: Pool,
     pub(crate) remote: Arc<Remote>,
     pub(crate) counters: Counters,
@@ -93,6 +96,7 @@ impl Core {
             listeners: RefCell::default(),
             dirty: RefCell::default(),
             parked: RefCell::default(),
+            rearmed: Cell::new(false),
             pool: Pool::new(),
             remote,
             counters: Counters::default(),

@@ -24,10 +24,12 @@
 //!
 //! The loop of a runtime goes round in turns, and the order within a turn is part of the interface:
 //!
-//! 1. The clock is read; [`now`] shows that time for the rest of the turn.
+//! 1. The clock is read; [`now`] shows that time.
 //! 2. Completions are reaped and the ready tasks of [`Stage::Input`] run, again and again until the
-//!    sockets are dry (or 64 times). So all that has arrived is applied before step 4.
-//! 3. Timers expire.
+//!    sockets are dry. So all that has arrived is applied before step 4. Sockets that don't run dry
+//!    end this after 64 rounds, or two [budgets](Builder::budget): what was reaped until then is
+//!    applied, the rest has to wait for the next turn, and [`Metrics::inputs_cut_short`] counts it.
+//! 3. The clock is read again, for [`now`] in the rest of the turn, and timers expire.
 //! 4. Ready tasks of [`Stage::Decide`] run. What they send is submitted to the kernel before step 5.
 //! 5. Ready tasks of [`Stage::Work`] run, the default, until there are none or the time set by
 //!    [`Builder::budget`] is up.

@@ -120,6 +120,9 @@ counters! {
     bytes_received,
     /// Times that tasks had to wait for the next turn, the budget of this one being used up.
     budgets_exhausted,
+    /// Turns that decided though more input may have been there, as sockets that are never dry must
+    /// not hold up everything else.
+    inputs_cut_short,
 }
 
 /// What the current runtime has counted.

@@ -73,7 +73,8 @@ impl Builder {
     }
 
     /// For how long the tasks of a stage run before the loop turns to look for input. It bounds the
-    /// delay that many short tasks cause, not that of one long poll. Default: 200 µs.
+    /// delay that many short tasks cause, not that of one long poll. Input is looked for during two
+    /// budgets at most. Default: 200 µs.
     #[must_use]
     pub fn budget(mut self, budget: Duration) -> Builder {
         self.settings.budget = budget;

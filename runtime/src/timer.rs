@@ -13,7 +13,8 @@ use crate::core::{self, Core};
 /// What a core's wheel carries: whom to wake.
 pub(crate) type Timers = bowline_time::Wheel<Waker>;
 
-/// The time at which this turn of the loop began: what every task of the turn calls now.
+/// The time at which this turn of the loop began or, from [`Stage::Decide`](crate::Stage::Decide)
+/// on, at which its input was applied: what every task of the turn calls now.
 ///
 /// It costs nothing, and is the same for all that arrived together. [`clock_now`] reads the clock.
 ///

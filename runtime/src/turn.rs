@@ -1,41 +1,45 @@
 //! The loop.
 
-use bowline_time::Instant;
+use bowline_time::{Duration, Instant};
 
 use crate::core::Core;
 use crate::task::Stage;
 
 /// How often a turn looks for more input before it goes on with what it has.
 const INPUT_ROUNDS: usize = 64;
+/// For how many budgets it does. A peer that sends faster than it is read would else hold off the
+/// timers, and all work, for as long as it likes.
+const INPUT_BUDGETS: u32 = 2;
+/// For how many budgets that which was reaped is applied, as it is to be before anything is
+/// decided. Peers can't make it that long, for the receive buffers are few: this ends tasks that
+/// wake each other without end.
+const APPLY_BUDGETS: u32 = 64;
 /// A task's poll is much shorter than a budget: the clock is read once for so many.
 const POLLS_PER_LOOK: u32 = 8;
 
 impl Core {
     /// One turn of the loop.
     ///
-    /// Its order is a promise. All that has arrived is applied before anything is decided on it,
-    /// and what was decided is in the kernel's hands before any work begins.
+    /// Its order is a promise, and part of the tied protocol: a copy whose cancel has arrived is
+    /// never started. All that has arrived is applied before anything is decided on it, and what
+    /// was decided is in the kernel's hands before any work begins.
     pub(crate) fn turn(&self) {
         self.counters.turns.add(1);
         self.now.set(self.clock.now());
         self.tasks.begin_turn();
         self.take_remote();
 
-        for _ in 0..INPUT_ROUNDS {
-            self.reap();
-            self.run(Stage::Input);
-            if !self.has_input() {
-                break;
-            }
-        }
+        self.apply_input();
+        // It may have taken a while: what fell due meanwhile is not to wait for another turn.
+        self.now.set(self.clock.now());
 
         self.expire_timers();
-        self.run(Stage::Decide);
+        self.run(Stage::Decide, self.settings.budget);
         if self.tasks.is_ready(Stage::Work) {
             self.submit();
         }
 
-        self.run(Stage::Work);
+        self.run(Stage::Work, self.settings.budget);
         self.flush();
         self.relieve();
         self.unpark();
@@ -45,20 +49,40 @@ impl Core {
         }
     }
 
-    /// Whether the sockets may hold more than was applied. Connections that ran out of buffers are
-    /// asked again, now that their readers gave some back.
-    fn has_input(&self) -> bool {
-        if self.unpark() {
-            self.submit();
+    /// Reaps completions and lets readers apply them, until the sockets are dry. What was reaped is
+    /// applied in any case; if time or rounds are up, the next turn goes on with the rest.
+    fn apply_input(&self) {
+        let end = self.now.get() + self.settings.budget * INPUT_BUDGETS;
+        for _ in 0..INPUT_ROUNDS {
+            self.reap();
+            self.run(Stage::Input, self.settings.budget * APPLY_BUDGETS);
+            if !self.look_again() {
+                return;
+            }
+            if self.clock.now() >= end {
+                break;
+            }
         }
-        // Readers whose budget was used up are not done yet.
+        self.counters.inputs_cut_short.add(1);
+    }
+
+    /// Has the kernel look again at the sockets that it was not watching: those that were paused or
+    /// are to be watched anew, and those that ran out of buffers, now that some came back. True if
+    /// there may be more input than was applied.
+    fn look_again(&self) -> bool {
+        self.relieve();
+        if self.unpark() | self.rearmed.take() {
+            // Without a flush: what was written leaves together, later.
+            self.driver.borrow_mut().submit(&self.counters);
+        }
+        // Readers whose time was used up are not done yet.
         self.tasks.is_ready(Stage::Input) || self.driver.borrow_mut().has_completions()
     }
 
     /// Runs a stage's ready tasks until there are none, or the budget is used up.
-    fn run(&self, stage: Stage) {
+    fn run(&self, stage: Stage, budget: Duration) {
         let Some(mut next) = self.tasks.next(stage) else { return };
-        let end = self.clock.now() + self.settings.budget;
+        let end = self.clock.now() + budget;
         let mut polls = 0_u32;
         loop {
             self.poll(next);
@@ -92,13 +116,9 @@ impl Core {
     fn expire_timers(&self) {
         let now = self.now.get();
         loop {
-            let (due, waker) = {
-                let mut timers = self.timers.borrow_mut();
-                let due = timers.next();
-                (due, timers.expire(now))
-            };
-            let Some(waker) = waker else { break };
-            self.counters.timer_fired(due.map_or(0, |due| (now - due).as_nanos() as u64));
+            let expired = self.timers.borrow_mut().expire_with_deadline(now);
+            let Some((due, waker)) = expired else { break };
+            self.counters.timer_fired((now - due).as_nanos() as u64);
             waker.wake();
         }
     }

@@ -519,3 +519,145 @@ fn spinning_finds_what_sleeping_would() {
         sleep(Duration::from_micros(300)).await;
     });
 }
+
+/// A task that notes, at [`Stage::Decide`], how much had been applied each time it was asked to.
+fn decide(applied: &Rc<Cell<usize>>) -> (Rc<Notify>, Rc<RefCell<Vec<usize>>>) {
+    let (event, decided) = (Rc::new(Notify::new()), Rc::new(RefCell::new(Vec::new())));
+    drop(spawn_at(Stage::Decide, {
+        let (event, decided, applied) = (event.clone(), decided.clone(), applied.clone());
+        async move {
+            loop {
+                event.notified().await;
+                decided.borrow_mut().push(applied.take());
+            }
+        }
+    }));
+    (event, decided)
+}
+
+/// A task that adds up, at [`Stage::Input`], what it receives.
+fn apply(stream: bowline_runtime::net::TcpStream, applied: &Rc<Cell<usize>>) {
+    let applied = applied.clone();
+    drop(spawn_at(Stage::Input, async move {
+        while let Ok(Some(lease)) = stream.receive().await {
+            applied.set(applied.get() + lease.len());
+        }
+    }));
+}
+
+#[test]
+fn input_of_a_connection_that_was_paused_is_applied_before_anything_is_decided() {
+    // A connection's share is a single buffer: each one filled pauses it.
+    let builder = Runtime::builder().buffers(4, 4096).budget(Duration::from_secs(10));
+    run_on(&builder.build().unwrap(), async {
+        let (listener, address) = listen();
+        let applied = Rc::new(Cell::new(0));
+        let (client, server) = accept_one(&listener, address).await;
+        apply(server, &applied);
+        let (event, decided) = decide(&applied);
+        yield_now().await;
+        for _ in 0..20 {
+            client.send(&[1; 40_000]);
+            event.notify();
+            while decided.borrow().is_empty() {
+                yield_now().await;
+            }
+            assert_eq!(decided.take(), [40_000]);
+        }
+        assert!(metrics().pauses > 0);
+    });
+}
+
+#[test]
+fn input_that_found_no_buffer_is_applied_before_anything_is_decided() {
+    let builder = Runtime::builder().buffers(1, 256).budget(Duration::from_secs(10));
+    run_on(&builder.build().unwrap(), async {
+        let (listener, address) = listen();
+        let applied = Rc::new(Cell::new(0));
+        let (holder, held) = accept_one(&listener, address).await;
+        let (client, server) = accept_one(&listener, address).await;
+        // This one reads at Stage::Work, and so has the only buffer until after the decision.
+        drop(spawn(async move { while let Ok(Some(_)) = held.receive().await {} }));
+        apply(server, &applied);
+        let (event, decided) = decide(&applied);
+        yield_now().await;
+        for _ in 0..20 {
+            holder.send(&[1; 100]);
+            client.send(&[1; 100]);
+            event.notify();
+            while decided.borrow().is_empty() {
+                yield_now().await;
+            }
+            assert_eq!(decided.take(), [100]);
+            yield_now().await;
+        }
+        assert!(metrics().parks > 0);
+    });
+}
+
+#[test]
+fn a_peer_that_never_pauses_does_not_hold_up_work() {
+    const BUFFERS: usize = 16;
+    // No time at all: a turn reaps once.
+    let builder = Runtime::builder().buffers(BUFFERS as u16, 64).budget(Duration::ZERO);
+    run_on(&builder.build().unwrap(), async {
+        let (listener, address) = listen();
+        let flood = std::thread::spawn(move || {
+            use std::io::Write;
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            // Until the other end is closed.
+            while stream.write_all(&[7; 4096]).is_ok() {}
+        });
+        let server = listener.accept().await.unwrap();
+        let applied = Rc::new(Cell::new(0));
+        let reading = spawn_at(Stage::Input, {
+            let applied = applied.clone();
+            async move {
+                while let Ok(Some(_)) = server.receive().await {
+                    applied.set(applied.get() + 1);
+                }
+            }
+        });
+        while metrics().inputs_cut_short < 200 {
+            yield_now().await;
+            let leases = applied.take();
+            assert!(leases <= BUFFERS, "{leases} buffers were applied in one turn");
+        }
+        reading.abort();
+        let _ = reading.await;
+        flood.join().unwrap();
+    });
+}
+
+#[test]
+fn what_falls_due_while_input_is_applied_fires_in_the_same_turn() {
+    run(async {
+        let event = Rc::new(Notify::new());
+        let deadline = Rc::new(Cell::new(now()));
+        let deciding = spawn_at(Stage::Decide, {
+            let (event, deadline) = (event.clone(), deadline.clone());
+            async move {
+                event.notified().await;
+                let fired = metrics().timers;
+                (now() >= deadline.get(), fired)
+            }
+        });
+        yield_now().await;
+        let fired = metrics().timers;
+        drop(spawn_at(Stage::Input, async move {
+            let due = clock_now() + Duration::from_micros(100);
+            deadline.set(due);
+            let mut sleeping = std::pin::pin!(sleep_until(due));
+            assert!(polled(&mut sleeping).await.is_pending());
+            while clock_now() < due {}
+            event.notify();
+            sleeping.await;
+        }));
+        assert_eq!(deciding.await.unwrap(), (true, fired + 1));
+    });
+}
+
+/// Polls a future once, within a task.
+async fn polled<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(std::pin::Pin::new(&mut *future).poll(context))).await
+}

@@ -168,6 +168,7 @@ impl Connection {
             return;
         }
         self.receiving.set(Receiving::Armed);
+        self.core().rearmed.set(true);
         let request = Request::ReceiveMany { fd: self.fd(), group: GROUP };
         // SAFETY: the request points to nothing: the kernel receives into the buffers of the group.
         unsafe { self.core().driver.borrow_mut().push(request, self.token(Kind::Receive)) };
@@ -177,6 +178,7 @@ impl Connection {
     fn stop(&self) {
         if self.receiving.get() == Receiving::Armed {
             self.receiving.set(Receiving::Stopping);
+            self.core().rearmed.set(true);
             self.cancel(Kind::Receive);
         }
     }

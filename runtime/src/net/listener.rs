@@ -70,6 +70,7 @@ impl Listening {
 
     fn arm(&self) {
         self.armed.set(true);
+        self.socket.core().rearmed.set(true);
         let request = Request::AcceptMany { fd: self.socket.fd() };
         // SAFETY: the request points to nothing. The descriptor stays open until the last
         // completion, as the core's table holds `self`.

@@ -137,6 +137,12 @@ impl<T> Wheel<T> {
     ///
     /// `now` doesn't go back from call to call; if it does, the latest counts.
     pub fn expire(&mut self, now: Instant) -> Option<T> {
+        self.expire_with_deadline(now).map(|(_, value)| value)
+    }
+
+    /// As [`expire`](Wheel::expire), and says when the timer was due: how late it fires is told by
+    /// its own deadline only, as [`next`](Wheel::next) may be that of one that was cancelled.
+    pub fn expire_with_deadline(&mut self, now: Instant) -> Option<(Instant, T)> {
         if self.lists[DUE].is_empty() {
             self.advance(now);
         }
@@ -145,7 +151,8 @@ impl<T> Wheel<T> {
             return None;
         }
         self.unlink(index);
-        self.nodes.remove(index)
+        let deadline = self.nodes.deadline(index);
+        self.nodes.remove(index).map(|value| (deadline, value))
     }
 
     /// The first occupied slot of each level that has one.

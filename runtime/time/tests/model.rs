@@ -94,8 +94,9 @@ proptest! {
             }
             let mut taken = 0;
             while taken < take {
-                let Some(which) = wheel.expire(now) else { break };
+                let Some((due, which)) = wheel.expire_with_deadline(now) else { break };
                 let deadline = deadlines[which].take();
+                prop_assert_eq!(Some(due), deadline, "another timer's deadline");
                 prop_assert!(deadline.is_some_and(|deadline| deadline <= now), "early or twice");
                 prop_assert_eq!(wheel.get(keys[which]), None);
                 taken += 1;
