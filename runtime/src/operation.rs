@@ -59,6 +59,12 @@ impl Operation {
     /// writes to is reached by nobody else; the descriptor it names is owned by `kept` too.
     pub(crate) unsafe fn submit(core: &Rc<Core>, request: Request, kept: Kept) -> Operation {
         let brings_descriptor = matches!(request, Request::Open { .. });
+        if core.tasks.is_closed() {
+            // Nobody would ever reap it.
+            let slot = Slot { state: State::Done(-libc::ECANCELED), kept, brings_descriptor };
+            let index = core.operations.borrow_mut().insert(slot);
+            return Operation { core: core.clone(), index, finished: false };
+        }
         let slot = Slot { state: State::Running(None), kept, brings_descriptor };
         let index = core.operations.borrow_mut().insert(slot);
         let token = Token::new(Kind::Operation, index);
@@ -67,6 +73,15 @@ impl Operation {
         unsafe { core.driver.borrow_mut().push(request, token) };
         Operation { core: core.clone(), index, finished: false }
     }
+
+    /// Whether it runs, and is to wake somebody else than it would.
+    fn is_waker_new(&self, context: &Context<'_>) -> bool {
+        match &self.core.operations.borrow()[self.index].state {
+            State::Running(Some(waker)) => !waker.will_wake(context.waker()),
+            State::Running(None) => true,
+            State::Done(_) | State::Orphaned => false,
+        }
+    }
 }
 
 impl Future for Operation {
@@ -74,6 +89,8 @@ impl Future for Operation {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        // Cloned before anything is borrowed: a foreign waker may do anything meanwhile.
+        let new = this.is_waker_new(context).then(|| context.waker().clone());
         let mut operations = this.core.operations.borrow_mut();
         let slot = &mut operations[this.index];
         match &mut slot.state {
@@ -84,8 +101,8 @@ impl Future for Operation {
                 Poll::Ready((to_result(result), slot.kept))
             }
             State::Running(waker) => {
-                if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                    let replaced = waker.replace(context.waker().clone());
+                if let Some(new) = new {
+                    let replaced = waker.replace(new);
                     drop(operations);
                     drop(replaced);
                 }

@@ -115,7 +115,8 @@ impl Builder {
         self
     }
 
-    /// How long a connection that is dropped may take to send what it still holds. Default: 5 s.
+    /// How long a connection that is dropped may take to send what it still holds, and its peer to
+    /// end. Default: 5 s.
     #[must_use]
     pub fn linger(mut self, linger: Duration) -> Builder {
         self.settings.linger = linger;

@@ -124,3 +124,23 @@ fn a_dropped_read_never_writes_into_memory_that_is_used_again() {
         }
     }
 }
+
+#[test]
+fn an_operation_begun_after_the_runtimes_end_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"content").unwrap();
+    let runtime = Runtime::builder().build().unwrap();
+    let (file, block) = run_on(&runtime, async {
+        let file = File::open(&path, OpenOptions::new().read(true)).await.unwrap();
+        (file, buffer::take(10))
+    });
+    drop(runtime);
+    let mut reading = std::pin::pin!(file.read_at(block, 0));
+    let poll = reading.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let std::task::Poll::Ready((Err(error), block)) = poll else {
+        panic!("it waits for what never comes");
+    };
+    assert_eq!(error.raw_os_error(), Some(125));
+    assert_eq!(block.len(), 10, "the buffer comes back");
+}

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -395,4 +396,87 @@ fn streams_may_outlive_their_runtime() {
     client.send(b"nobody sends this");
     assert_eq!(client.queued(), 0);
     drop((client, lease, server));
+}
+
+#[test]
+fn what_was_queued_before_a_shutdown_leaves_though_more_is_sent_after() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        // More than fits on the way, so that a send is in flight; the rest waits behind it.
+        let large = pattern(16 << 20, 5);
+        client.send(&large);
+        yield_now().await;
+        assert!(client.queued() > 0);
+        client.send(b"the end");
+        client.shutdown(std::net::Shutdown::Write);
+        client.send(b"too late");
+        let received = receive_exactly(&server, large.len() + 7).await;
+        assert!(received[..large.len()] == large);
+        assert_eq!(&received[large.len()..], b"the end");
+        assert!(server.receive().await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_peer_gets_all_of_a_reply_though_its_own_bytes_were_not_read() {
+    run(async {
+        let (listener, address) = listen();
+        for length in [100, 8 << 20] {
+            let (client, server) = accept_one(&listener, address).await;
+            let reply = pattern(length, 9);
+            server.send(&reply);
+            client.send(&[1; 100_000]);
+            if length == 100 {
+                // Taken by the kernel before the last handle goes.
+                server.drained(0).await.unwrap();
+            }
+            drop(server);
+            for round in 0..3 {
+                client.send(&[2; 100_000]);
+                yield_now().await;
+                assert!(client.error().is_none(), "reset in round {round}");
+            }
+            assert!(receive_exactly(&client, length).await == reply);
+            assert!(client.receive().await.unwrap().is_none());
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_waits_for_a_buffer_is_told_that_no_more_is_wanted() {
+    let runtime = Runtime::builder().buffers(1, 256).build().unwrap();
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let (other_client, other_server) = accept_one(&listener, address).await;
+        client.send(b"held");
+        let held = server.receive().await.unwrap().unwrap();
+        let waiting = spawn({
+            let other_server = other_server.clone();
+            async move { other_server.receive().await.map(|lease| lease.is_none()) }
+        });
+        other_client.send(b"waits");
+        while metrics().parks == 0 {
+            yield_now().await;
+        }
+        other_server.shutdown(std::net::Shutdown::Read);
+        assert!(waiting.await.unwrap().unwrap());
+        assert_eq!(&held[..], b"held");
+    });
+}
+
+#[test]
+fn a_listener_that_outlives_its_runtime_says_so_every_time() {
+    let runtime = Runtime::builder().build().unwrap();
+    let listener = run_on(&runtime, async { listen().0 });
+    drop(runtime);
+    for _ in 0..3 {
+        let mut accepting = std::pin::pin!(listener.accept());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let std::task::Poll::Ready(Err(error)) = accepting.as_mut().poll(&mut context) else {
+            panic!("it waits for what never comes");
+        };
+        assert_eq!(error.raw_os_error(), Some(125));
+    }
 }

@@ -18,8 +18,10 @@
 //! **Sending.** There are two buffers: one that fills, and one that the kernel sends from, at most
 //! one request at a time. At a flush, if no request is in flight, they change places.
 //!
-//! **Closing.** When the last handle is gone and all is sent, or the time for that is up, requests
-//! in flight are cancelled. The connection stays in the core's table, and its descriptor open,
+//! **Closing.** When the last handle is gone, what is queued is sent, and then that there is no more;
+//! what still comes in is thrown away until the peer ends too. For if a socket is closed with input
+//! that nobody read, the kernel resets the connection, and what the peer has not got yet is lost.
+//! After that, or when the time for it is up, requests in flight are cancelled. The connection stays in the core's table, and its descriptor open,
 //! until the last completion of each: so the kernel never sends from memory that was freed, and a
 //! completion never meets a stranger in the table.
 
@@ -32,16 +34,12 @@ use std::task::{Context, Poll, Waker};
 
 use super::Shutdown;
 use super::lease::{Chunk, Lease};
+use super::outgoing::Outgoing;
 use super::socket::Socket;
 use crate::core::Core;
 use crate::driver::provided::GROUP;
 use crate::driver::{Completion, Kind, Request, Token};
 use crate::notify::set_waker;
-
-/// A buffer that grew beyond this is not kept when it has been sent.
-const KEPT_CAPACITY: usize = 1 << 20;
-/// One request sends at most so many bytes, to bound how long a connection's memory is pinned.
-const MOST_PER_SEND: usize = 1 << 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Receiving {
@@ -53,18 +51,6 @@ enum Receiving {
     Stopping,
     /// No request, as there was no buffer.
     Parked,
-}
-
-#[derive(Default)]
-struct Sending {
-    /// What the kernel sends from while a request is in flight, and then not to be touched.
-    out: Vec<u8>,
-    /// How much of `out` the kernel has taken.
-    sent: usize,
-    in_flight: bool,
-    /// To be shut down for writing when all is sent.
-    shut: bool,
-    waiting: Vec<(usize, Waker)>,
 }
 
 pub(crate) struct Connection {
@@ -79,7 +65,7 @@ pub(crate) struct Connection {
     /// What comes in is thrown away.
     deaf: Cell<bool>,
     filling: RefCell<Vec<u8>>,
-    sending: RefCell<Sending>,
+    sending: RefCell<Outgoing>,
     /// It is in the core's list of dirty connections.
     dirty: Cell<bool>,
     /// The number of the error that ended it, or 0.
@@ -273,15 +259,15 @@ impl Connection {
     }
 
     fn mark_dirty(self: &Rc<Self>) {
-        if !self.dirty.replace(true) {
+        // Once it is closing nothing leaves; and a core that has ended flushes nobody.
+        if !self.closing.get() && !self.dirty.replace(true) {
             self.core().dirty.borrow_mut().push(self.clone());
         }
     }
 
     /// Bytes that the kernel has not taken yet.
     pub(super) fn queued(&self) -> usize {
-        let sending = self.sending.borrow();
-        self.filling.borrow().len() + sending.out.len() - sending.sent
+        self.filling.borrow().len() + self.sending.borrow().queued()
     }
 
     pub(super) fn poll_drained(&self, limit: usize, context: &Context<'_>) -> Poll<io::Result<()>> {
@@ -291,9 +277,10 @@ impl Connection {
         if self.queued() <= limit {
             return Poll::Ready(Ok(()));
         }
-        let waiting = &mut self.sending.borrow_mut().waiting;
-        if !waiting.iter().any(|(at, waker)| *at == limit && waker.will_wake(context.waker())) {
-            waiting.push((limit, context.waker().clone()));
+        let waits = |(at, waker): &(usize, Waker)| *at == limit && waker.will_wake(context.waker());
+        if !self.sending.borrow().waiting.iter().any(waits) {
+            let waker = context.waker().clone();
+            self.sending.borrow_mut().waiting.push((limit, waker));
         }
         Poll::Pending
     }
@@ -302,31 +289,19 @@ impl Connection {
     pub(crate) fn flush(&self) {
         self.dirty.set(false);
         let mut sending = self.sending.borrow_mut();
-        if sending.in_flight || self.failure.get() != 0 || self.closing.get() {
+        if sending.is_in_flight() || self.failure.get() != 0 || self.closing.get() {
             return;
         }
-        let sending = &mut *sending;
-        if sending.sent == sending.out.len() {
-            sending.out.clear();
-            sending.sent = 0;
-            if sending.out.capacity() > KEPT_CAPACITY {
-                sending.out = Vec::new();
-            }
-            std::mem::swap(&mut sending.out, &mut *self.filling.borrow_mut());
-        }
-        let rest = &sending.out[sending.sent..];
-        if rest.is_empty() {
+        let Some((data, length)) = sending.next(&mut self.filling.borrow_mut()) else {
             if sending.shut {
                 self.shut_down(libc::SHUT_WR);
             }
             return;
-        }
-        let length = rest.len().min(MOST_PER_SEND) as u32;
-        let request = Request::Send { fd: self.fd(), data: rest.as_ptr(), length };
-        sending.in_flight = true;
+        };
+        let request = Request::Send { fd: self.fd(), data, length };
         self.core().counters.sends.add(1);
-        // SAFETY: `out` is neither touched nor dropped while `in_flight` is set, which the last
-        // completion unsets: the core's table holds the connection until then. If the core ends
+        // SAFETY: what is sent is neither touched nor dropped while it is in flight, which the last
+        // completion ends: the core's table holds the connection until then. If the core ends
         // before, it leaks itself with the table.
         unsafe { self.core().driver.borrow_mut().push(request, self.token(Kind::Send)) };
     }
@@ -334,11 +309,12 @@ impl Connection {
     /// Takes note of the completion of a send.
     pub(crate) fn sent(self: &Rc<Self>, result: i32) {
         {
+            let taken = usize::try_from(result).unwrap_or(0);
+            self.core().counters.bytes_sent.add(taken as u64);
             let mut sending = self.sending.borrow_mut();
-            sending.in_flight = false;
-            if let Ok(length) = usize::try_from(result) {
-                sending.sent += length;
-                self.core().counters.bytes_sent.add(length as u64);
+            sending.completed(taken);
+            if self.failure.get() != 0 {
+                sending.forget();
             }
         }
         match -result {
@@ -392,14 +368,8 @@ impl Connection {
         self.failure.set(error);
         // Both directions end: whatever is in flight completes soon.
         self.shut_down(libc::SHUT_RDWR);
-        self.filling.borrow_mut().clear();
-        {
-            let mut sending = self.sending.borrow_mut();
-            if !sending.in_flight {
-                sending.out.clear();
-                sending.sent = 0;
-            }
-        }
+        *self.filling.borrow_mut() = Vec::new();
+        self.sending.borrow_mut().forget();
         self.wake_reader();
         self.wake_drained();
     }
@@ -411,6 +381,11 @@ impl Connection {
     pub(super) fn shutdown(self: &Rc<Self>, how: Shutdown) {
         if matches!(how, Shutdown::Read | Shutdown::Both) {
             self.shut_down(libc::SHUT_RD);
+            if self.receiving.get() == Receiving::Parked {
+                // There is no request that would end by it.
+                self.ended.set(true);
+                self.wake_reader();
+            }
         }
         if matches!(how, Shutdown::Write | Shutdown::Both) {
             self.sending.borrow_mut().shut = true;
@@ -426,15 +401,15 @@ impl Connection {
         self.handles.set(self.handles.get() + 1);
     }
 
-    /// Gives a handle up. True if it was the last, and there is still something to send: somebody
-    /// has then to see to it, with a handle of their own.
+    /// Gives a handle up. True if it was the last, and there is still something to send, or the
+    /// peer has not said all: somebody has then to see to it, with a handle of their own.
     pub(super) fn drop_handle(self: &Rc<Self>) -> bool {
         self.handles.set(self.handles.get() - 1);
         if self.handles.get() > 0 || self.closing.get() {
             return false;
         }
-        let unsent = self.queued() > 0 && self.failure.get() == 0;
-        if unsent && !self.deaf.replace(true) && !self.core().tasks.is_closed() {
+        let unfinished = self.failure.get() == 0 && (self.queued() > 0 || !self.ended.get());
+        if unfinished && !self.deaf.replace(true) && !self.core().tasks.is_closed() {
             self.empty_inbox();
             return true;
         }
@@ -451,8 +426,12 @@ impl Connection {
             self.failure.set(libc::ECANCELED);
         }
         self.empty_inbox();
+        if self.receiving.get() == Receiving::Parked {
+            self.receiving.set(Receiving::Idle);
+            self.core().parked.borrow_mut().retain(|parked| !Rc::ptr_eq(parked, self));
+        }
         self.stop();
-        if self.sending.borrow().in_flight {
+        if self.sending.borrow().is_in_flight() {
             self.cancel(Kind::Send);
         }
         self.finish();
@@ -471,7 +450,7 @@ impl Connection {
     /// the last reference goes.
     fn finish(self: &Rc<Self>) {
         let receiving = matches!(self.receiving.get(), Receiving::Armed | Receiving::Stopping);
-        if receiving || self.sending.borrow().in_flight {
+        if receiving || self.sending.borrow().is_in_flight() {
             return;
         }
         let mut connections = self.core().connections.borrow_mut();
@@ -488,6 +467,8 @@ impl Connection {
 struct Writing<'a> {
     connection: &'a Rc<Connection>,
     bytes: Vec<u8>,
+    /// How much was there before.
+    before: usize,
     /// So much of it is to be sent: if user code panics, all but what it appended.
     kept: usize,
 }
@@ -495,7 +476,7 @@ struct Writing<'a> {
 impl<'a> Writing<'a> {
     fn new(connection: &'a Rc<Connection>) -> Self {
         let bytes = std::mem::take(&mut *connection.filling.borrow_mut());
-        Writing { connection, kept: bytes.len(), bytes }
+        Writing { connection, before: bytes.len(), kept: bytes.len(), bytes }
     }
 }
 
@@ -504,8 +485,11 @@ impl Drop for Writing<'_> {
         let connection = self.connection;
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.truncate(self.kept);
-        if connection.failure.get() != 0 || connection.sending.borrow().shut {
-            bytes.clear();
+        if connection.failure.get() != 0 {
+            bytes = Vec::new();
+        } else if connection.sending.borrow().shut {
+            // What was queued before the shutdown still leaves.
+            bytes.truncate(self.before);
         }
         let dirty = !bytes.is_empty();
         let mut place = connection.filling.borrow_mut();

@@ -87,6 +87,9 @@ impl Listening {
         if let Some(accepted) = self.accepted.borrow_mut().pop_front() {
             return Poll::Ready(Ok(accepted));
         }
+        if self.closing.get() {
+            return Poll::Ready(Err(io::Error::from_raw_os_error(libc::ECANCELED)));
+        }
         let failure = self.failure.replace(0);
         if failure != 0 {
             return Poll::Ready(Err(io::Error::from_raw_os_error(failure)));
@@ -136,9 +139,6 @@ impl Listening {
             return;
         }
         self.accepted.borrow_mut().clear();
-        if self.failure.get() == 0 {
-            self.failure.set(libc::ECANCELED);
-        }
         if self.armed.get() {
             self.cancel();
         }

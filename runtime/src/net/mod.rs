@@ -36,6 +36,7 @@
 pub(crate) mod connection;
 mod lease;
 pub(crate) mod listener;
+mod outgoing;
 mod socket;
 mod stream;
 

@@ -15,9 +15,13 @@ use crate::driver::Request;
 use crate::operation::{Kept, Operation};
 use crate::{spawn, timeout};
 
-/// A TCP connection. Clones are handles of the same one, cheap to make; it is closed when the last
-/// is dropped, after what was queued has been sent, for which it has [a
-/// while](crate::Builder::linger).
+/// A TCP connection. Clones are handles of the same one, cheap to make.
+///
+/// When the last is dropped, what was queued is still sent, then the peer is told that there is no
+/// more, and what it sends meanwhile is thrown away until it ends too; then the connection is
+/// closed. All that has [a while](crate::Builder::linger). After that, and at once if the runtime
+/// ends or the last handle is dropped while it does not run, the connection is closed as it is: what
+/// the peer has not got then may be lost. [`TcpStream::abort`] waits for nothing.
 ///
 /// One task at a time receives; any may send.
 pub struct TcpStream {
@@ -186,16 +190,24 @@ impl Drop for TcpStream {
     }
 }
 
-/// Sends what is left, if it doesn't take too long, and then drops the last handle.
+/// Sends what is left and waits for the peer's end, if it doesn't take too long, and then drops the
+/// last handle.
 fn see_off(stream: TcpStream) {
     let core = stream.connection.core().clone();
     let linger = core.settings.linger;
     if crate::core::try_with(|current| current.is_some_and(|current| current.id == core.id)) {
         drop(spawn(async move {
-            // Either way there is no more to do: an error has ended it, and so does the time.
-            let _ = timeout(linger, stream.drained(0)).await;
+            // Whatever comes of it, there is no more to do: an error has ended it, as does the time.
+            let _ = timeout(linger, finish(&stream)).await;
         }));
     }
+}
+
+async fn finish(stream: &TcpStream) -> io::Result<()> {
+    stream.shutdown(Shutdown::Write);
+    stream.drained(0).await?;
+    while stream.receive().await?.is_some() {}
+    Ok(())
 }
 
 impl fmt::Debug for TcpStream {
