@@ -30,7 +30,7 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
     match command {
         Command::Compare(args) => status(compare::run(&args)),
         Command::Load(args) => status(load::run(&args)),
-        Command::Serve(args) => status(serve::run(&args).map(|()| RunEnd::Whole)),
+        Command::Serve(args) => status(serve::run(&args)),
         Command::Echo(EchoSide::Server(args)) => status(echo::serve(&args).map(|()| RunEnd::Whole)),
         Command::Echo(EchoSide::Client(args)) => status(echo::drive(&args).map(|()| RunEnd::Whole)),
     }

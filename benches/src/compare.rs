@@ -11,7 +11,7 @@ use bowline_runtime::Runtime;
 
 use crate::cli::CompareArgs;
 use crate::course::Course;
-use crate::data::{DataError, DataSet, Made, ensure_file};
+use crate::data::{DataError, DataSet, Made, ensure_files};
 use crate::faults::{Pattern, StallModel};
 use crate::interrupt::Interrupt;
 use crate::parameters;
@@ -33,6 +33,16 @@ const LAUNCHES: usize = 3;
 /// # Errors
 /// [`RunError`]
 pub fn run(args: &CompareArgs) -> Result<RunEnd, RunError> {
+    match compare(args) {
+        Err(RunError::Data(error @ DataError::Interrupted { .. })) => {
+            eprintln!("bowline: {error}");
+            Ok(RunEnd::Interrupted)
+        }
+        ended => ended,
+    }
+}
+
+fn compare(args: &CompareArgs) -> Result<RunEnd, RunError> {
     let interrupt = Interrupt::on_signals().map_err(RunError::Signals)?;
     let started = SystemTime::now();
     // Both before a minute is spent in vain: the folder, and io_uring.
@@ -40,7 +50,7 @@ pub fn run(args: &CompareArgs) -> Result<RunEnd, RunError> {
     let runtime = Runtime::builder().build()?;
     let set = DataSet::of_size(args.load.seed, args.replica.data_size);
     let cluster = match args.replicas.as_slice() {
-        [] => Some(Arc::new(launch(args, &set)?)),
+        [] => Some(Arc::new(launch(args, &set, &interrupt)?)),
         _ => None,
     };
     let addresses = match &cluster {
@@ -99,11 +109,11 @@ fn course(args: &CompareArgs, replicas: usize, set: &DataSet) -> Course {
 }
 
 /// Makes the data files and starts the replicas, on this thread, which outlives them.
-fn launch(args: &CompareArgs, set: &DataSet) -> Result<Cluster, RunError> {
+fn launch(args: &CompareArgs, set: &DataSet, interrupt: &Interrupt) -> Result<Cluster, RunError> {
     let program = env::current_exe().map_err(RunError::Program)?;
     let file = |n| args.data.join(format!("replica-{n}.dat"));
     let files: Vec<PathBuf> = (0..REPLICAS).map(file).collect();
-    make_files(&files, set, &args.data)?;
+    make_files(&files, set, &args.data, interrupt)?;
     let mut launches = 1;
     loop {
         match Cluster::launch(REPLICAS, |n| replica(&program, args, n, &files[n])) {
@@ -120,14 +130,16 @@ fn launch(args: &CompareArgs, set: &DataSet) -> Result<Cluster, RunError> {
     }
 }
 
-fn make_files(files: &[PathBuf], set: &DataSet, folder: &Path) -> Result<(), DataError> {
+fn make_files(
+    files: &[PathBuf],
+    set: &DataSet,
+    folder: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), DataError> {
     let progress = Progress::of_bytes(set.bytes() * files.len() as u64);
     progress.doing(format!("writing {}", folder.display()));
-    let mut written = 0;
-    for file in files {
-        let made = ensure_file(file, set, &mut |bytes| progress.wrote(bytes))?;
-        written += usize::from(made == Made::Written);
-    }
+    let made = ensure_files(files, set, interrupt, &mut |bytes| progress.wrote(bytes))?;
+    let written = made.iter().filter(|made| **made == Made::Written).count();
     drop(progress);
     let what = if written == 0 { "reused".to_owned() } else { format!("{written} written") };
     let (count, size) = (files.len(), show_size(set.bytes()));

@@ -2,6 +2,7 @@
 
 mod block;
 mod file;
+mod place;
 
 pub use block::{BLOCK_BYTES, BlockError, DataSet};
-pub use file::{DataError, Made, ensure_file};
+pub use file::{DataError, Made, ensure_files};

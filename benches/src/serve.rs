@@ -11,9 +11,11 @@ use bowline_server::io::{Limits, Running, ServeError};
 use thiserror::Error;
 
 use crate::cli::{ReplicaArgs, ServeArgs};
-use crate::data::{DataError, DataSet, Made, ensure_file};
+use crate::data::{DataError, DataSet, ensure_files};
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::replicas::{die_with_parent, send_ready, send_serving, wait_for_peers};
+use crate::run::RunEnd;
 use crate::serve_config::{ConfigError, ServeConfig};
 use crate::store::{BlockStore, Device, StoreConfig};
 use crate::units::show_size;
@@ -38,6 +40,9 @@ pub enum ReplicaError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Signals.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signals(io::Error),
     /// The server.
     #[error(transparent)]
     Server(#[from] ServeError),
@@ -50,15 +55,24 @@ pub enum ReplicaError {
 ///
 /// # Errors
 /// [`ReplicaError`]
-pub fn run(args: &ServeArgs) -> Result<(), ReplicaError> {
+pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
     if let Some(parent) = args.die_with_parent {
         die_with_parent(parent).map_err(ReplicaError::Parent)?;
     }
     let config = ServeConfig::from_args(args)?;
     let set = DataSet::of_size(args.seed, args.how.data_size);
-    prepare(&config, &set)?;
     if args.managed {
-        return run_managed(&config, set, args);
+        // Its parent ends it, by the pipe or by SIGKILL, and has made its file.
+        prepare(&config, &set, &Interrupt::default())?;
+        return run_managed(&config, set, args).map(|()| RunEnd::Whole);
+    }
+    let interrupt = Interrupt::on_signals().map_err(ReplicaError::Signals)?;
+    match prepare(&config, &set, &interrupt) {
+        Err(error @ DataError::Interrupted { .. }) => {
+            eprintln!("bowline: {error}");
+            return Ok(RunEnd::Interrupted);
+        }
+        made => made?,
     }
     let running = start(&config, set, args.seed, &args.how)?;
     println!(
@@ -69,7 +83,13 @@ pub fn run(args: &ServeArgs) -> Result<(), ReplicaError> {
         running.address(),
         config.peers.len()
     );
-    Ok(running.run_until_signal()?)
+    // A signal that came before the server listens for them.
+    if interrupt.asked() {
+        running.shut_down(GRACE)?;
+        return Ok(RunEnd::Interrupted);
+    }
+    running.run_until_signal()?;
+    Ok(RunEnd::Whole)
 }
 
 /// Holds a port until all replicas have one, and serves there until the parent closes the pipe.
@@ -118,8 +138,9 @@ fn start(
 }
 
 /// Makes the data file, if it is not there.
-fn prepare(config: &ServeConfig, set: &DataSet) -> Result<Made, DataError> {
+fn prepare(config: &ServeConfig, set: &DataSet, interrupt: &Interrupt) -> Result<(), DataError> {
     let progress = Progress::of_bytes(set.bytes());
     progress.doing(format!("writing {}", config.file.display()));
-    ensure_file(&config.file, set, &mut |bytes| progress.wrote(bytes))
+    let file = std::slice::from_ref(&config.file);
+    ensure_files(file, set, interrupt, &mut |bytes| progress.wrote(bytes)).map(drop)
 }

@@ -251,13 +251,15 @@ mod tests {
     use bowline_runtime::Runtime;
 
     use super::*;
-    use crate::data::ensure_file;
+    use crate::data::ensure_files;
+    use crate::interrupt::Interrupt;
 
     const SET: DataSet = DataSet { seed: 3, blocks: 64 };
 
     fn config(folder: &std::path::Path, mean: Duration) -> StoreConfig {
         let file = folder.join("blocks.dat");
-        ensure_file(&file, &SET, &mut |_| ()).expect("the folder is writable");
+        let files = core::slice::from_ref(&file);
+        ensure_files(files, &SET, &Interrupt::default(), &mut |_| ()).expect("writable");
         let device = Device::new(1, 0, mean, 0.5);
         StoreConfig { file, set: SET, device, control: Arc::default() }
     }

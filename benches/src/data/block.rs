@@ -75,6 +75,12 @@ impl DataSet {
         DataSet { seed, blocks: (bytes / BLOCK_BYTES as u64).max(1) }
     }
 
+    /// The set whose first block these bytes are, if they are one.
+    pub fn of_first_block(bytes: &[u8; BLOCK_BYTES]) -> Option<Self> {
+        let set = DataSet { seed: word(bytes, 16), blocks: word(bytes, 24) };
+        set.verify(0, bytes).is_ok().then_some(set)
+    }
+
     /// Bytes of the whole set.
     pub fn bytes(&self) -> u64 {
         self.blocks * BLOCK_BYTES as u64

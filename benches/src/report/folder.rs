@@ -1,7 +1,7 @@
 //! The folder that a report is written to.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -26,6 +26,15 @@ pub enum ReportError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A file that a report would replace is no report of ours.
+    #[error(
+        "{path} is there and is not a report of bowline; it stays as it is: move it away, or give \
+         another folder with --out DIR"
+    )]
+    Foreign {
+        /// What is in the way.
+        path: PathBuf,
+    },
     /// A histogram cannot be encoded.
     #[error(transparent)]
     Histogram(#[from] EncodeError),
@@ -34,17 +43,27 @@ pub enum ReportError {
     Json(#[from] serde_json::Error),
 }
 
+/// The files of a report, each with what its beginning has in it and no other file's is likely to.
+const FILES: [(&str, &str); 3] = [
+    ("results.json", "{\n  \"setup\": {\n    \"kernel\""),
+    ("latency.hlog", "#Values are nanoseconds; the maximum on each line is in milliseconds."),
+    ("report.html", "<title>Bowline: "),
+];
+
 impl Folder {
     /// Makes the folder if need be and tries to write in it: better told before a run than after.
     ///
     /// # Errors
-    /// [`ReportError::NotWritable`].
+    /// [`ReportError::NotWritable`]; [`ReportError::Foreign`] if a file is in the way that only
+    /// bears the name of a report's.
     pub fn open(path: &Path) -> Result<Folder, ReportError> {
         let refused = |source| ReportError::NotWritable { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(refused)?;
+        let folder = Folder { path: path.to_owned() };
+        FILES.iter().try_for_each(|(name, mark)| folder.check(name, mark))?;
         let probe = path.join(format!(".probe-{}", std::process::id()));
-        fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(refused)?;
-        Ok(Folder { path: path.to_owned() })
+        File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(refused)?;
+        Ok(folder)
     }
 
     /// Writes `report.html`, `results.json` and `latency.hlog`, in place of those of an earlier
@@ -63,14 +82,45 @@ impl Folder {
         self.path.join(name)
     }
 
+    /// Writes beside the place and renames: what stands there is replaced as a whole, or not at
+    /// all, and never written through a link.
     fn put(&self, name: &str, bytes: &[u8]) -> Result<(), ReportError> {
         let path = self.file(name);
-        fs::write(&path, bytes).map_err(|source| ReportError::NotWritable { path, source })
+        for (_, mark) in FILES.iter().filter(|(file, _)| *file == name) {
+            self.check(name, mark)?; // it may have come since the run began
+        }
+        let partial = self.file(&format!(".{name}-{}", std::process::id()));
+        let placed = File::create_new(&partial).and_then(|mut file| {
+            let written = file.write_all(bytes).and_then(|()| fs::rename(&partial, &path));
+            written.inspect_err(|_| drop(fs::remove_file(&partial)))
+        });
+        placed.map_err(|source| ReportError::NotWritable { path, source })
     }
+
+    /// Refuses anything but nothing, or a regular file with the mark of this program.
+    fn check(&self, name: &str, mark: &str) -> Result<(), ReportError> {
+        let path = self.file(name);
+        let ours = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(source) => return Err(ReportError::NotWritable { path, source }),
+            Ok(there) => there.is_file() && begins_with_mark(&path, mark),
+        };
+        if ours { Ok(()) } else { Err(ReportError::Foreign { path }) }
+    }
+}
+
+fn begins_with_mark(path: &Path, mark: &str) -> bool {
+    /// More than stands before any mark.
+    const BEGINNING: u64 = 1024;
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut bytes));
+    read.is_ok() && bytes.windows(mark.len()).any(|window| window == mark.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
     use crate::report::sample;
 
@@ -84,6 +134,40 @@ mod tests {
         }
         let names = fs::read_dir(parent.path().join("a/b")).expect("readable").count();
         assert_eq!(names, 3, "the probe is gone");
+    }
+
+    #[test]
+    fn a_report_replaces_an_earlier_one() {
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        for _ in 0..2 {
+            let folder = Folder::open(parent.path()).expect("writable, or a report of ours");
+            folder.write(&sample::report()).expect("writable");
+        }
+        assert_eq!(fs::read_dir(parent.path()).expect("readable").count(), 3);
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_is_not_replaced() {
+        for (name, _) in FILES {
+            let parent = tempfile::tempdir().expect("a temporary folder");
+            let path = parent.path().join(name);
+            fs::write(&path, "precious").expect("writable");
+            let message = Folder::open(parent.path()).expect_err("in the way").to_string();
+            assert!(message.contains(name) && message.contains("--out DIR"), "{message}");
+            assert_eq!(fs::read_to_string(&path).expect("readable"), "precious");
+
+            // A link would lead the report to where nobody asked for it.
+            fs::rename(&path, parent.path().join("elsewhere")).expect("writable");
+            symlink(parent.path().join("elsewhere"), &path).expect("writable");
+            Folder::open(parent.path()).expect_err("a link");
+
+            // What comes during the run is safe as well.
+            fs::remove_file(&path).expect("writable");
+            let folder = Folder::open(parent.path()).expect("nothing in the way");
+            fs::write(&path, "precious").expect("writable");
+            folder.write(&sample::report()).expect_err("in the way");
+            assert_eq!(fs::read_to_string(&path).expect("readable"), "precious");
+        }
     }
 
     #[test]

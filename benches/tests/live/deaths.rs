@@ -1,8 +1,12 @@
 //! Processes that are killed: the comparison, and a replica under it.
 
 use core::time::Duration;
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bowline_bench::cli::{Command as Parsed, Policy, parse};
 use bowline_bench::course::{Course, Driver};
@@ -14,7 +18,7 @@ use bowline_bench::run::{Session, Setting, load};
 use bowline_runtime::Runtime;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::command::{Comparison, bowline};
+use crate::command::{Comparison, PATIENCE, bowline};
 
 /// Gone, or a zombie that nobody has reaped yet.
 fn is_dead(pid: Pid) -> bool {
@@ -50,6 +54,38 @@ fn ctrl_c_ends_with_a_report_and_leaves_no_replica_behind() {
     let results = folder.path().join("bowline-report/results.json");
     let results = std::fs::read_to_string(results).expect("a report of what there was");
     assert!(results.contains("\"interrupted\": true"), "{results}");
+}
+
+/// Waits until somebody writes a file into `folder`.
+fn await_partial(folder: &Path) {
+    let began = Instant::now();
+    let entries = || std::fs::read_dir(folder).into_iter().flatten().flatten();
+    while !entries().any(|entry| entry.metadata().is_ok_and(|file| file.len() > 0)) {
+        assert!(began.elapsed() < PATIENCE, "nothing is written");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_signal_while_data_is_written_ends_it_and_leaves_nothing() {
+    for (line, signal) in [
+        ("compare --data data --data-size 1GiB", Signal::INT),
+        ("serve --file data/blocks.dat --data-size 1GiB --listen 127.0.0.1:0", Signal::TERM),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = folder.path().join("data");
+        let mut command = bowline(folder.path(), line);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program is there");
+        await_partial(&data);
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
+        kill_process(pid.expect("a process id"), signal).expect("it runs");
+        let status = child.wait().expect("a child");
+        assert_eq!(status.code(), Some(130), "{line}");
+        assert_eq!(std::fs::read_dir(&data).expect("readable").count(), 0, "{line}");
+        let mut said = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        assert!(said.contains("interrupted while writing"), "{line}: {said}");
+    }
 }
 
 /// A replica dies while tied calls are queued and run on it: each of them has its deadline before

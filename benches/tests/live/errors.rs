@@ -33,6 +33,27 @@ fn a_taken_port_is_named() {
 }
 
 #[test]
+fn a_file_of_the_users_is_never_replaced() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, line) in [
+        ("important.txt", "serve --file important.txt --data-size 64KiB --listen 127.0.0.1:0"),
+        ("replica-1.dat", "compare --data . --data-size 64KiB --duration 1s"),
+        ("report.html", "compare --out . --data-size 64KiB --duration 1s"),
+        ("results.json", "load --out . --replicas 127.0.0.1:1"),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, "precious").expect("writable");
+        let output = run(bowline(folder.path(), line));
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{line}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{line}: {errors}");
+        assert!(errors.contains(name) && errors.contains("is there"), "{line}: {errors}");
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "precious", "{line}");
+        fs::remove_file(&path).expect("writable");
+    }
+}
+
+#[test]
 fn an_unwritable_folder_is_named_before_anything_runs() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // A file in the way: not even root can make a folder below it.
