@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how it is explained.
 
 mod args;
+mod limits;
 mod policy;
 
 use std::ffi::OsString;
@@ -95,25 +96,34 @@ where
 
 /// What no single option can say of itself.
 fn check(command: Command) -> Result<Command, NoCommand> {
-    if let Command::Compare(args) = &command {
-        let mut names: Vec<&str> = args.policies.iter().map(|policy| policy.name()).collect();
-        names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("--policies names '{}' twice; see 'bowline --help'", pair[0]);
-            return Err(NoCommand::Wrong(message));
-        }
+    let checked = match &command {
+        Command::Compare(args) => limits::compare(args),
+        Command::Load(args) => limits::load_command(args),
+        Command::Serve(_) | Command::Echo(_) => Ok(()),
+    };
+    match checked {
+        Ok(()) => Ok(command),
+        Err(why) => Err(NoCommand::Wrong(format!("{why}; see 'bowline --help'"))),
     }
-    Ok(command)
 }
 
 /// clap's message without the usage that follows it, on one line.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
+    // Its usage names the command whose subcommand is meant.
+    let echo = text.contains("Usage: bowline echo");
+    let sides = "server and client, see 'bowline echo --help'";
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && echo {
+        return format!("echo needs a side; there are {sides}");
+    }
     let said = text.split("\nUsage:").next().unwrap_or(&text);
     let said = said.split("\nFor more information").next().unwrap_or(said);
     let words: Vec<&str> = said.split_whitespace().collect();
     let said = words.join(" ");
     let said = said.trim_start_matches("error: ").trim_end_matches('.');
+    if error.kind() == ErrorKind::InvalidSubcommand && echo {
+        return format!("{said}; there are {sides}");
+    }
     if error.kind() == ErrorKind::InvalidSubcommand {
         return format!("{said}; there are compare, serve, load and echo, see 'bowline --help'");
     }
@@ -170,6 +180,83 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_much_is_one_line_that_names_the_option_and_the_limit() {
+        for (line, option, limit) in [
+            ("--duration 10000h", "--duration", "168h"),
+            ("--duration 99999999999999h", "--duration", "168h"),
+            ("--duration 160h", "--duration", "10000000 calls"),
+            ("--rate 1000000000000", "--rate", "10000000"),
+            ("--rate 10000000 --warmup 2s --duration 1s", "--warmup", "10000000 calls"),
+            ("--rounds 1431655766", "--rounds", "1000"),
+            ("--rounds 1001", "--rounds", "1000"),
+            ("--burst 4000000000", "--burst", "100000"),
+            ("--slots 4000000000", "--slots", "65536"),
+            ("--queue 4000000000", "--queue", "1048576"),
+            ("--service 1h", "--service", "60s"),
+            ("--stall 1ns --stall-gap 0", "--stall-gap", "100000 stalls"),
+            ("--stall 200h", "--stall", "1h"),
+            ("--deadline 9999h", "--deadline", "1h"),
+            ("load --replicas a:1 --duration 160h", "--duration", "10000000 calls"),
+            ("echo client --addr 127.0.0.1:9 --inflight 4000000000", "--inflight", "65536"),
+            ("echo client --addr 127.0.0.1:9 --conns 0", "--conns", "1 to"),
+            ("echo client --addr 127.0.0.1:9 --seconds 1e9", "--seconds", ""),
+            ("echo client --addr 127.0.0.1:9 --seconds 99999999", "--seconds", "168h"),
+        ] {
+            let message = wrong(&line_of(line));
+            assert!(message.contains(option) && message.contains(limit), "{line}: {message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+    }
+
+    #[test]
+    fn too_little_to_measure_is_refused() {
+        for line in ["--duration 0", "--rate 0.001", "load --replicas a:1 --duration 1us"] {
+            let message = wrong(&line_of(line));
+            assert!(message.contains("less than one call"), "{line}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_the_client_would_refuse_is_refused_in_the_words_of_the_options() {
+        for (line, option) in [
+            ("--hedge-percentile 0", "--hedge-percentile"),
+            ("--hedge-percentile 100", "--hedge-percentile"),
+            ("--hedge-delay 1h", "--hedge-delay"),
+            ("--stagger 1h", "--stagger"),
+            ("--policies none,tied-hedged --hedge-delay 61s", "--hedge-delay"),
+            ("load --replicas a:1 --policy hedged --hedge-percentile 1", "--hedge-percentile"),
+        ] {
+            let message = wrong(&line_of(line));
+            assert!(message.starts_with(option), "{line}: {message}");
+            assert!(!message.contains("hedge.") && !message.contains("tie."), "{message}");
+        }
+    }
+
+    fn line_of(line: &str) -> Vec<&str> {
+        ["bowline"].into_iter().chain(line.split_whitespace()).collect()
+    }
+
+    #[test]
+    fn an_echo_without_a_side_hears_which_there_are() {
+        for line in ["echo", "echo frob"] {
+            let message = wrong(&line_of(line));
+            assert!(message.contains("server and client"), "{message}");
+            assert!(!message.contains("compare"), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_default_policies_can_be_copied_from_the_help() {
+        let help = Cli::command().render_long_help().to_string();
+        let default = help.split("[default: none").nth(1).and_then(|rest| rest.split(']').next());
+        let default = format!("none{}", default.expect("the policies' default"));
+        let Ok(Command::Compare(args)) = parse(["bowline", "--policies", &default]) else {
+            panic!("{default}");
+        };
+        assert_eq!(args.policies, [Policy::None, Policy::Hedged, Policy::Tied]);
+    }
+
+    #[test]
     fn load_needs_replicas_and_says_so() {
         let message = wrong(&["bowline", "load"]);
         assert!(message.contains("--replicas"), "{message}");
@@ -182,7 +269,10 @@ mod tests {
         let Ok(Command::Echo(EchoSide::Client(args))) = parse(line.split_whitespace()) else {
             panic!("{line}");
         };
-        assert_eq!((args.payload, args.inflight, args.conns, args.cpu), (64, 32, 2, Some(1)));
+        assert_eq!(
+            (args.payload, args.inflight.get(), args.conns.get(), args.cpu),
+            (64, 32, 2, Some(1))
+        );
         assert_eq!((args.seconds, args.warmup), (Duration::from_secs(5), Duration::from_secs(1)));
         assert_eq!(args.spin, Duration::from_micros(50));
         let line = "bowline echo server --addr 127.0.0.1:9 --cpu 0";

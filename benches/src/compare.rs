@@ -95,14 +95,13 @@ pub fn resolve_all(replicas: &[String]) -> Result<Vec<SocketAddr>, ConfigError> 
 }
 
 fn course(args: &CompareArgs, replicas: usize, set: &DataSet) -> Course {
-    let turns = args.rounds.get() * args.policies.len().max(1) as u32;
     let own = args.replicas.is_empty();
     let pattern = if own { args.faults.faults.pattern() } else { Pattern::Off };
     Course {
         policies: args.policies.clone(),
         rounds: args.rounds.get(),
         seed: args.load.seed,
-        load: load(&args.load, args.duration / turns, set),
+        load: load(&args.load, args.turn(), set),
         stalls: StallModel { pattern, length: args.faults.stall, gap: args.faults.stall_gap },
         replicas,
     }

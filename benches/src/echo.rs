@@ -37,9 +37,6 @@ pub enum EchoError {
     /// A payload that neither side takes.
     #[error("--payload is {0}, more than the {PAYLOAD_MAX} bytes that the server takes")]
     Payload(usize),
-    /// Nothing to do.
-    #[error("--inflight and --conns must be at least 1")]
-    Nothing,
     /// A call failed.
     #[error("a call failed: {0}")]
     Call(String),
@@ -100,8 +97,8 @@ pub fn serve(args: &EchoServerArgs) -> Result<(), EchoError> {
 struct Line {
     peer: &'static str,
     payload: usize,
-    inflight: usize,
-    conns: usize,
+    inflight: u32,
+    conns: u32,
     requests: u64,
     rps: f64,
     p50_ns: u64,
@@ -119,9 +116,6 @@ struct Line {
 pub fn drive(args: &EchoClientArgs) -> Result<(), EchoError> {
     if args.payload > PAYLOAD_MAX as usize {
         return Err(EchoError::Payload(args.payload));
-    }
-    if args.inflight == 0 || args.conns == 0 {
-        return Err(EchoError::Nothing);
     }
     let runtime = Runtime::builder().pin(args.cpu).spin(args.spin).build()?;
     let line = runtime.block_on(measure(args))?;
@@ -151,7 +145,7 @@ async fn measure(args: &EchoClientArgs) -> Result<Line, EchoError> {
     });
     let mut tasks = Vec::new();
     for client in &clients {
-        for _ in 0..args.inflight {
+        for _ in 0..args.inflight.get() {
             tasks.push(spawn(loops.clone().run(client.clone())));
         }
     }
@@ -170,8 +164,8 @@ async fn measure(args: &EchoClientArgs) -> Result<Line, EchoError> {
     Ok(Line {
         peer: "bowline",
         payload: args.payload,
-        inflight: args.inflight,
-        conns: args.conns,
+        inflight: args.inflight.get(),
+        conns: args.conns.get(),
         requests: times.len(),
         rps: times.len() as f64 / took.as_secs_f64(),
         p50_ns: times.value_at_quantile(0.5),
@@ -185,8 +179,8 @@ async fn measure(args: &EchoClientArgs) -> Result<Line, EchoError> {
 
 /// A client has one connection to each replica: so as many clients as connections.
 async fn connect(args: &EchoClientArgs) -> Result<Vec<Client>, EchoError> {
-    let mut clients = Vec::with_capacity(args.conns);
-    for _ in 0..args.conns {
+    let mut clients = Vec::new();
+    for _ in 0..args.conns.get() {
         let mut config = Config::new([Replica::new(0, args.addr)]);
         config.max_reply = PAYLOAD_MAX;
         config.core.max_payload = PAYLOAD_MAX;

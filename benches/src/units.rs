@@ -74,14 +74,14 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads a rate a second, above zero.
+/// Reads a rate a second, above zero and at most ten million.
 ///
 /// # Errors
 /// What was wrong.
 pub fn parse_rate(text: &str) -> Result<f64, String> {
     match split(text)? {
-        (rate, "" | "/s") if rate > 0.0 => Ok(rate),
-        (_, "" | "/s") => Err("must be above zero".into()),
+        (rate, "" | "/s") if rate > 0.0 && rate <= 1e7 => Ok(rate),
+        (_, "" | "/s") => Err("must be above zero and at most 10000000".into()),
         (_, other) => Err(format!("unknown unit {other:?}; write calls a second, such as 500")),
     }
 }

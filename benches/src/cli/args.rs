@@ -20,14 +20,19 @@ pub struct CompareArgs {
     /// A percentile is reported only with 100 samples beyond it: p99 needs 10 000 calls of a policy
     /// (in each round, for its ratio), p99.9 needs 100 000. Calls of a policy = rate x duration /
     /// policies.
-    #[arg(long, value_name = "TIME", default_value = "54s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "54s", value_parser = up_to("168h"))]
     pub duration: Duration,
     /// Rounds; in each, every policy has its turn. Ratios are given with their spread over these
-    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = count::<1000>)]
     pub rounds: NonZeroU32,
     /// Policies to compare, in their order within a round
-    #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',',
-          default_values_t = [Policy::None, Policy::Hedged, Policy::Tied])]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "none,hedged,tied"
+    )]
     pub policies: Vec<Policy>,
     /// Use these replicas, which run already, on any hosts; no stalls are made then
     ///
@@ -68,13 +73,13 @@ pub struct LoadShape {
     /// Let calls arrive in groups of this size at one instant, at the same mean rate
     ///
     /// 1 is a Poisson process: independent users.
-    #[arg(long, value_name = "CALLS", default_value = "1")]
+    #[arg(long, value_name = "CALLS", default_value = "1", value_parser = count::<100_000>)]
     pub burst: NonZeroU32,
     /// Time that a call may take, counted from when it falls due
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = up_to("1h"))]
     pub deadline: Duration,
     /// Send calls for this long before anything is counted, once for each policy
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = up_to("1h"))]
     pub warmup: Duration,
     /// Names arrivals, blocks, service times and stalls: the same seed, the same run
     #[arg(long, value_name = "N", default_value = "1")]
@@ -118,10 +123,10 @@ pub struct ReplicaArgs {
     // 3 replicas x 8 slots / 5 ms = 4800 reads a second, so that the default rate fills 38 %: a
     // queue is rare but for stalls, and what one leaves behind is worked off in some 20 ms.
     /// Reads that a replica works on at once; others wait in its queue
-    #[arg(long, value_name = "N", default_value = "8")]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = count::<65_536>)]
     pub slots: NonZeroU32,
     /// Reads that may wait; more are shed
-    #[arg(long, value_name = "N", default_value = "1024")]
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = count::<1_048_576>)]
     pub queue: NonZeroU32,
     // What a disk or a busy SSD takes, and long beside the 50 us of a message between processes:
     // tied copies then start twice in well below 2 % of the calls.
@@ -129,7 +134,7 @@ pub struct ReplicaArgs {
     ///
     /// Drawn log-normal for each call and replica from the seed, the same under every policy. 0
     /// leaves the device alone.
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = up_to("60s"))]
     pub service: Duration,
     /// Spread of that time: standard deviation of its logarithm
     #[arg(long, value_name = "SIGMA", default_value = "0.5", value_parser = parse_sigma)]
@@ -147,10 +152,10 @@ pub struct FaultArgs {
     #[arg(long, value_name = "PATTERN", value_enum, default_value_t = FaultPattern::Independent)]
     pub faults: FaultPattern,
     /// Mean length of a stall (SIGSTOP to SIGCONT), uniform between half and one and a half of it
-    #[arg(long, value_name = "TIME", default_value = "60ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60ms", value_parser = up_to("1h"))]
     pub stall: Duration,
     /// Mean time between stalls, exponential
-    #[arg(long, value_name = "TIME", default_value = "600ms", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "600ms", value_parser = up_to("168h"))]
     pub stall_gap: Duration,
 }
 
@@ -166,7 +171,7 @@ pub struct ServeArgs {
     /// Another replica, to which cancels of tied requests go; once for each peer
     #[arg(long = "peer", value_name = "N=HOST:PORT", value_delimiter = ',')]
     pub peers: Vec<String>,
-    /// The data file; made if missing [default: target/bowline-data/replica-N.dat]
+    /// The data file; made if missing, replaced if it is one of another size or seed [default: target/bowline-data/replica-N.dat]
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// TOML file with `listen`, `replica`, `file` and a table `peers` of N = "HOST:PORT"; the
@@ -198,7 +203,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Policy::Tied)]
     pub policy: Policy,
     /// Time in which calls are sent
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = up_to("168h"))]
     pub duration: Duration,
     /// Size of the replicas' data files, as they were told
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
@@ -233,7 +238,7 @@ pub struct EchoServerArgs {
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,
     /// Microseconds to look for work before sleeping
-    #[arg(long, value_name = "US", default_value = "0", value_parser = parse_micros)]
+    #[arg(long, value_name = "US", default_value = "0", value_parser = micros)]
     pub spin: Duration,
 }
 
@@ -247,23 +252,54 @@ pub struct EchoClientArgs {
     #[arg(long, value_name = "BYTES", default_value = "64")]
     pub payload: usize,
     /// Calls in flight on each connection
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub inflight: usize,
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count::<65_536>)]
+    pub inflight: NonZeroU32,
     /// Connections
-    #[arg(long, value_name = "C", default_value = "1")]
-    pub conns: usize,
+    #[arg(long, value_name = "C", default_value = "1", value_parser = count::<4096>)]
+    pub conns: NonZeroU32,
     /// Seconds that are measured
-    #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     pub seconds: Duration,
     /// Seconds before that, which are not
-    #[arg(long, value_name = "S", default_value = "1", value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub warmup: Duration,
     /// Core to run on [default: any]
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,
     /// Microseconds to look for work before sleeping
-    #[arg(long, value_name = "US", default_value = "0", value_parser = parse_micros)]
+    #[arg(long, value_name = "US", default_value = "0", value_parser = micros)]
     pub spin: Duration,
+}
+
+impl CompareArgs {
+    /// How long each turn of a policy lasts.
+    pub fn turn(&self) -> Duration {
+        // At most 1000 rounds, and no policy twice.
+        self.duration / (self.rounds.get() * self.policies.len().max(1) as u32)
+    }
+}
+
+/// Reads a duration of at most `limit`.
+fn up_to(limit: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text| at_most(parse_duration(text)?, limit)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    at_most(parse_seconds(text)?, "168h")
+}
+
+fn micros(text: &str) -> Result<Duration, String> {
+    at_most(parse_micros(text)?, "1s")
+}
+
+fn at_most(duration: Duration, limit: &str) -> Result<Duration, String> {
+    if duration <= parse_duration(limit)? { Ok(duration) } else { Err(format!("at most {limit}")) }
+}
+
+/// Reads a whole number from 1 to `MOST`.
+fn count<const MOST: u32>(text: &str) -> Result<NonZeroU32, String> {
+    let number = text.parse().ok().filter(|number: &NonZeroU32| number.get() <= MOST);
+    number.ok_or_else(|| format!("a whole number, 1 to {MOST}"))
 }
 
 fn parse_sigma(text: &str) -> Result<f64, String> {
