@@ -273,6 +273,8 @@ impl Connection {
         if let Side::Accepted(conn) = self.side {
             shell.on_closed(conn);
         }
+        // What came with the end may have changed something, whoever's connection it was.
+        shell.changed.notify();
         let (side, why) = (self.side, end.to_string());
         tracing::debug!(?side, why, "a connection ended");
     }

@@ -130,7 +130,6 @@ impl<S: Service> Shell<S> {
             *place = None;
         }
         self.drained.notify();
-        self.changed.notify();
     }
 
     fn client(&self, conn: Conn) -> Option<Rc<Connection>> {

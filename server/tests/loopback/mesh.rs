@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Frame, Hello, How, Method, ReplicaId, Request, Started, Station,
-    Tie, Twin,
+    Attempt, Cancel, CancelReason, Frame, Goodbye, GoodbyeReason, Hello, How, LinkConfig, Method,
+    ReplicaId, Request, Started, Station, Tie, Twin, codec,
 };
 use bowline_server::io::Running;
 
@@ -181,6 +181,38 @@ fn a_starter_that_dies_after_its_cancel_leaves_the_client_to_send_the_call_again
     let again = Attempt { n: 2, ..plain(2).attempt };
     client.request(Request { attempt: again, ..plain(2) }, b"again");
     assert_eq!(client.reply(), (again, bowline_protocol::Status::Ok, b"again".to_vec()));
+}
+
+/// The starter's last words: its cancel comes with its goodbye, in one write, and nothing comes
+/// after it that would wake the core. (No ping for an hour, and time enough for all copies.)
+#[test]
+fn a_cancel_that_comes_with_the_goodbye_is_told_at_once() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let fake = FakeReplica::new(2);
+    let hands = Hands::default();
+    let link = LinkConfig { ping_after: HOUR, dead_after: HOUR, ..LinkConfig::default() };
+    let peers = [(ReplicaId(2), fake.address())];
+    let server = hands.serve_with(|builder| builder.slots(1).link(link).peers(peers));
+    let mut mouth = fake.dialled();
+    drop(fake);
+    let mut client = Peer::client(server.address());
+    client.request(plain(1), b"");
+    assert_eq!(client.reply().0, plain(1).attempt);
+    client.request(Request { remaining: HOUR, ..calling(HOLD, 2) }, b"");
+    hands.await_started(2);
+    let copy = Request { remaining: HOUR, ..tied(ECHO, 3, 1) };
+    client.request(copy, b"");
+    eventually("it waits", || {
+        let snapshot = server.control().snapshot();
+        snapshot.copies.queued == 1 && snapshot.connections.mesh_dialled == 1
+    });
+    let mut bytes = Vec::new();
+    codec::encode(&Frame::Cancel(twin_of(copy)), &mut bytes);
+    let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
+    codec::encode(&Frame::Goodbye(goodbye, b""), &mut bytes);
+    mouth.send_bytes(&bytes);
+    assert_eq!(client.ended().how, How::Withdrawn);
+    hands.open();
 }
 
 /// Both servers are real, with two cores each: every core ends up with a link to every core.
