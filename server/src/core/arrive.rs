@@ -38,7 +38,7 @@ impl<P> Core<P> {
         if !self.copies.clients.is_open(conn.0) {
             return;
         }
-        let known = match self.fitness(&request) {
+        let known = match self.fitness(conn, &request) {
             Ok(known) => known,
             Err(unfit) => return self.refuse_unfit(conn, &request, &unfit),
         };
@@ -64,7 +64,7 @@ impl<P> Core<P> {
         }
     }
 
-    fn fitness(&self, request: &Request) -> Result<Known, Unfit> {
+    fn fitness(&self, conn: Conn, request: &Request) -> Result<Known, Unfit> {
         let known = self.methods.find(request.method).ok_or(Unfit::NoMethod)?;
         let beside_another = request.tie.is_some() || request.cause == Cause::Hedge;
         if beside_another && !(known.rule.idempotent && request.idempotent) {
@@ -73,7 +73,8 @@ impl<P> Core<P> {
         if request.tie.is_some_and(|tie| tie.twin.station == self.config.station) {
             return Err(Unfit::OwnTwin);
         }
-        if self.copies.named(request.attempt).is_some() {
+        // Only its own connection's: or who knows a name could have its owner refused.
+        if self.copies.named(request.attempt, |copy| copy.conn == Some(conn)).is_some() {
             return Err(Unfit::Duplicate);
         }
         Ok(known)
@@ -92,7 +93,7 @@ impl<P> Core<P> {
             Unfit::Duplicate => (
                 &mut self.stats.rejected_duplicate,
                 Status::BadRequest,
-                "a copy of this name is here already",
+                "this connection has a copy of this name here already",
             ),
             Unfit::OwnTwin => (
                 &mut self.stats.rejected_own_twin,

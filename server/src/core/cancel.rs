@@ -12,20 +12,23 @@ impl<P> Core<P> {
     ///
     /// `caller done` is obeyed only on the connection that brought the copy. `twin started` must
     /// match the copy's own tie, and come from the twin's core itself, or relayed unchanged on the
-    /// connection that brought the copy. All else is refused and counted.
+    /// connection that brought the copy. All else is refused and counted. Should several connections
+    /// have brought copies of this name with this tie, it concerns one of them.
     pub fn on_cancel(&mut self, origin: Origin, cancel: Cancel, now: Instant) {
         self.stats.cancels_received += 1;
-        match (self.copies.named(cancel.attempt), origin) {
-            (_, Origin::Stranger) => self.stats.cancels_refused += 1,
-            (Some(index), origin) if !may_cancel(self.copies.at(index), origin, &cancel) => {
-                self.stats.cancels_refused += 1;
-            }
-            (Some(index), _) => match cancel.reason {
+        let meant = self.copies.named(cancel.attempt, |copy| may_cancel(copy, origin, &cancel));
+        if let Some(index) = meant {
+            return match cancel.reason {
                 CancelReason::CallerDone => self.caller_done(index, now),
                 CancelReason::TwinStarted { by } => self.twin_started(index, by, now),
-            },
-            (None, Origin::Client(_)) => self.stats.cancels_late += 1,
-            (None, Origin::Mesh(station)) => self.cancel_unknown(station, &cancel, now),
+            };
+        }
+        let is_here = self.copies.named(cancel.attempt, |_| true).is_some();
+        match origin {
+            Origin::Stranger => self.stats.cancels_refused += 1,
+            _ if is_here => self.stats.cancels_refused += 1,
+            Origin::Client(_) => self.stats.cancels_late += 1,
+            Origin::Mesh(station) => self.cancel_unknown(station, &cancel, now),
         }
     }
 

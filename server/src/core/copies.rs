@@ -181,9 +181,13 @@ impl<P> Copies<P> {
         self.copies.find(key)
     }
 
-    pub(super) fn named(&self, attempt: Attempt) -> Option<u32> {
-        let hash = self.index.hash(attempt);
-        self.index.find(hash, |index| self.copies.at(index).request.attempt == attempt)
+    /// A copy of this name for which `is_it` holds. Names come from clients, and nothing proves who
+    /// a client is: so each connection has its own, and several may bring a copy of one name.
+    pub(super) fn named(&self, attempt: Attempt, is_it: impl Fn(&Copy<P>) -> bool) -> Option<u32> {
+        self.index.find(self.index.hash(attempt), |index| {
+            let copy = self.copies.at(index);
+            copy.request.attempt == attempt && is_it(copy)
+        })
     }
 
     /// Puts a copy at the end of the queue; false if there is no room, which whoever keeps the

@@ -98,7 +98,7 @@ counters! {
         rejected_no_method,
         /// Refused on arrival: a second copy of a method that must not run twice.
         rejected_not_idempotent,
-        /// Refused on arrival: its name is in use.
+        /// Refused on arrival: its name is in use on its connection.
         rejected_duplicate,
         /// Refused on arrival: tied to this very core.
         rejected_own_twin,

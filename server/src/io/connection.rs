@@ -7,8 +7,8 @@ use std::string::ToString;
 use std::time::Duration;
 
 use bowline_protocol::{
-    Frame, Goodbye, GoodbyeReason, Hello, Identity, Inbox, Link, LinkError, LinkEvent, Request,
-    Station, WireError, codec,
+    ClientId, Frame, Goodbye, GoodbyeReason, Hello, Identity, Inbox, Link, LinkError, LinkEvent,
+    Request, Station, WireError, codec,
 };
 use bowline_runtime::net::{Shutdown, TcpStream};
 use bowline_runtime::{now, sleep_until, spawn, timeout};
@@ -39,6 +39,8 @@ pub(super) enum End {
     Link(#[from] LinkError),
     #[error("a {0} frame has no place on this connection")]
     Misplaced(&'static str),
+    #[error("a request names another client than this connection's hello")]
+    OtherClient,
     #[error("another core answered, of {}", .0.ports.len())]
     OtherCore(Hello),
     #[error("{0}")]
@@ -51,7 +53,9 @@ impl End {
     /// What to tell the other side.
     fn goodbye(&self) -> Option<Goodbye> {
         match self {
-            End::Wire(_) | End::Misplaced(_) => Some(Goodbye { reason: GoodbyeReason::Protocol }),
+            End::Wire(_) | End::Misplaced(_) | End::OtherClient => {
+                Some(Goodbye { reason: GoodbyeReason::Protocol })
+            }
             End::Link(error) => error.goodbye(),
             End::OtherCore(_) => Some(Goodbye { reason: GoodbyeReason::Leaving }),
             End::Socket(_) | End::Closed => None,
@@ -229,6 +233,9 @@ impl Connection {
     ) -> Result<(), End> {
         match (frame, self.side) {
             (Frame::Request(request, payload), Side::Accepted(conn)) => {
+                if !self.is_of(request.attempt.client) {
+                    return Err(End::OtherClient);
+                }
                 self.on_request(shell, conn, *request, payload);
                 Ok(())
             }
@@ -238,6 +245,12 @@ impl Connection {
             }
             _ => Err(End::Misplaced(frame.name())),
         }
+    }
+
+    /// The other side is this client, as it says.
+    fn is_of(&self, client: ClientId) -> bool {
+        let link = self.link.borrow();
+        link.peer().is_some_and(|peer| peer.identity == Identity::Client(client))
     }
 
     fn on_request<S: Service>(
@@ -256,7 +269,7 @@ impl Connection {
         shell.count(|io| {
             io.closed += 1;
             match end {
-                End::Wire(_) | End::Misplaced(_) => io.protocol_errors += 1,
+                End::Wire(_) | End::Misplaced(_) | End::OtherClient => io.protocol_errors += 1,
                 End::Link(LinkError::Silent(_)) => io.silent += 1,
                 End::Link(LinkError::Goodbye(_) | LinkError::Drained) => {}
                 End::Link(_) => io.protocol_errors += 1,

@@ -3,12 +3,15 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use bowline_protocol::{Ended, Frame, GoodbyeReason, Hello, How, LinkConfig, Load, Ping, codec};
+use bowline_protocol::{
+    Attempt, ClientId, Ended, Frame, GoodbyeReason, Hello, How, LinkConfig, Load, Ping, Request,
+    Status, codec,
+};
 use bowline_server::io::Limits;
 
 use crate::eventually;
-use crate::peer::{CLIENT, Came, Peer, calling, plain};
-use crate::service::{BLOW, Hands};
+use crate::peer::{CLIENT, Came, FakeReplica, Peer, calling, plain};
+use crate::service::{BLOW, HOLD, Hands};
 
 fn goodbye(peer: &mut Peer) -> (GoodbyeReason, String) {
     loop {
@@ -77,6 +80,41 @@ fn what_only_a_server_says_has_no_place_here() {
     let (reason, why) = goodbye(&mut client);
     assert_eq!(reason, GoodbyeReason::Protocol);
     assert!(why.contains("ended frame"), "{why}");
+}
+
+#[test]
+fn a_request_in_another_clients_name_ends_the_connection() {
+    let server = Hands::default().serve();
+    let mut liar = Peer::client(server.address());
+    let attempt = Attempt { client: ClientId(10), ..plain(1).attempt };
+    liar.request(Request { attempt, ..plain(1) }, b"");
+    let (reason, why) = goodbye(&mut liar);
+    assert_eq!(reason, GoodbyeReason::Protocol);
+    assert!(why.contains("another client"), "{why}");
+    assert_eq!(server.control().snapshot().copies.accepted, 0);
+}
+
+#[test]
+fn a_server_makes_no_calls() {
+    let server = Hands::default().serve();
+    let mut replica = FakeReplica::new(2).dial(server.address());
+    replica.request(plain(1), b"");
+    assert_eq!(goodbye(&mut replica).0, GoodbyeReason::Protocol);
+}
+
+/// One that has learned another's id says hello with it, and is first to use a name.
+#[test]
+fn who_knows_anothers_names_can_not_have_its_calls_refused() {
+    let hands = Hands::default();
+    let server = hands.serve();
+    let mut thief = Peer::client(server.address());
+    thief.request(calling(HOLD, 1), b"");
+    hands.await_started(1);
+    let mut client = Peer::client(server.address());
+    client.request(plain(1), b"mine");
+    assert_eq!(client.reply(), (plain(1).attempt, Status::Ok, b"mine".to_vec()));
+    hands.open();
+    assert_eq!(thief.reply().0, plain(1).attempt);
 }
 
 #[test]

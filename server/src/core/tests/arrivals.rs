@@ -132,6 +132,22 @@ fn a_name_that_is_in_use_is_refused_and_free_again_after_the_end() {
     assert_eq!(bench.core.stats().rejected_duplicate, 1);
 }
 
+/// A name proves nothing: who guesses another's must not have its owner refused, or hear of it.
+#[test]
+fn a_name_is_each_connections_own() {
+    let mut bench = Bench::with(Config { slots: 2, ..config() });
+    let other = bench.core.on_opened().unwrap();
+    bench.request_on(other, plain(1));
+    bench.request(plain(1));
+    let turn = bench.turn();
+    assert_eq!(turn.started(), [1, 1], "both are served");
+    bench.client(caller_done(plain(1)));
+    let aborts = bench.turn().aborts;
+    assert_eq!(aborts, [(turn.starts[1].copy, StopReason::CallerDone)], "each its own");
+    bench.core.on_closed(other, bench.now);
+    assert_eq!(bench.poll_aborts(), [turn.starts[0].copy]);
+}
+
 #[test]
 fn copies_start_in_the_order_of_their_arrival() {
     let mut bench = Bench::meshed();

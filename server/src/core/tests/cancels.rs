@@ -62,6 +62,24 @@ fn a_client_cancels_only_what_its_own_connection_brought() {
     refused(|bench| (Origin::Client(bench.core.on_opened().unwrap()), twin_of(secondary(2))));
 }
 
+/// Somebody else's copy of that name stands first, and is tied to nothing, or to another core.
+#[test]
+fn a_twins_cancel_finds_its_copy_beside_others_of_that_name() {
+    let elsewhere = Tie { twin: Twin { station: station(3), n: 0 }, window: ms(10) };
+    let untied = Request { tie: None, ..secondary(2) };
+    for other in [untied, Request { tie: Some(elsewhere), ..secondary(2) }] {
+        let mut bench = Bench::meshed();
+        let conn = bench.core.on_opened().unwrap();
+        bench.start(plain(1));
+        bench.request_on(conn, other);
+        bench.request(secondary(2));
+        bench.mesh(twin_of(secondary(2)));
+        let turn = bench.turn();
+        assert_eq!(turn.one_notice().0, bench.conn);
+        assert!(ended(secondary(2), How::Withdrawn, Some(0))(turn.one_ended()));
+    }
+}
+
 #[test]
 fn an_untied_copy_has_no_twin_that_could_cancel_it() {
     let mut bench = Bench::meshed();
