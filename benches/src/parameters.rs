@@ -5,6 +5,7 @@ use core::time::Duration;
 use bowline_runtime::clock;
 
 use crate::cli::{CompareArgs, LoadArgs, LoadShape, PolicyArgs};
+use crate::policies::burst;
 use crate::units::{show_duration, show_size};
 
 /// A list of names and values.
@@ -81,7 +82,10 @@ fn of_policies(policy: &PolicyArgs) -> Parameters {
     vec![
         ("first replica".into(), policy.pick.to_string()),
         ("hedge delay".into(), delay),
-        ("budget".into(), format!("{} % of the calls", 100.0 * policy.budget)),
+        (
+            "budget".into(),
+            format!("{} % of the calls, and {} at once", 100.0 * policy.budget, burst(policy)),
+        ),
         ("stagger".into(), stagger),
     ]
 }

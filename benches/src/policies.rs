@@ -14,6 +14,11 @@ use crate::cli::{self, Pick, PolicyArgs};
 /// flight at the end of a stall.
 const BURST: u32 = 512;
 
+/// Tokens that a policy has to begin with. Without a budget there are none: 0 means 0.
+pub fn burst(args: &PolicyArgs) -> u32 {
+    if args.budget > 0.0 { BURST } else { 0 }
+}
+
 /// What the client is to do under `policy`.
 pub fn client_policy(policy: cli::Policy, args: &PolicyArgs) -> Policy {
     match policy {
@@ -31,7 +36,7 @@ pub fn client_policy(policy: cli::Policy, args: &PolicyArgs) -> Policy {
 pub fn client_config(args: &PolicyArgs, seed: u64) -> Result<Config, ConfigError> {
     let budget = BudgetConfig {
         fraction: args.budget,
-        burst: BURST,
+        burst: burst(args),
         outstanding: BURST,
         ..BudgetConfig::default()
     };
@@ -51,4 +56,23 @@ fn hedge(args: &PolicyArgs) -> HedgePolicy {
 fn tie(args: &PolicyArgs) -> TiePolicy {
     let default = TiePolicy::default();
     TiePolicy { stagger: args.stagger.map_or(default.stagger, Stagger::Fixed), ..default }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Command, parse};
+
+    fn burst_of(budget: &str) -> u32 {
+        match parse(["bowline", "--budget", budget]) {
+            Ok(Command::Compare(args)) => burst(&args.policy),
+            other => panic!("{budget} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_budget_of_nothing_allows_nothing() {
+        assert_eq!(burst_of("0%"), 0);
+        assert_eq!(burst_of("10%"), BURST);
+    }
 }
