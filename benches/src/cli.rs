@@ -110,8 +110,9 @@ fn check(command: Command) -> Result<Command, NoCommand> {
 /// clap's message without the usage that follows it, on one line.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    // Its usage names the command whose subcommand is meant.
-    let echo = text.contains("Usage: bowline echo");
+    // Its usage names the command whose subcommand is meant, after the program, whatever its name.
+    let usage = text.split("Usage: ").nth(1).and_then(|usage| usage.lines().next());
+    let echo = usage.is_some_and(|usage| usage.split_whitespace().nth(1) == Some("echo"));
     let sides = "server and client, see 'bowline echo --help'";
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && echo {
         return format!("echo needs a side; there are {sides}");
@@ -243,6 +244,8 @@ mod tests {
             assert!(message.contains("server and client"), "{message}");
             assert!(!message.contains("compare"), "{message}");
         }
+        let message = wrong(&["elsewhere/bw", "echo"]);
+        assert!(message.contains("server and client"), "{message}");
     }
 
     #[test]

@@ -106,9 +106,9 @@ pub struct PolicyArgs {
     pub stagger: Option<Duration>,
     /// How the first replica of a call is chosen; a second copy goes to another one
     ///
-    /// round-robin stands for placement by key, as most storage has it: the block says which
-    /// replica is asked first, however busy that is. two-choices steers around a busy replica,
-    /// with or without second copies.
+    /// round-robin asks one after the other, however busy they are: it stands for placement by key,
+    /// as most storage has it, where a call cannot choose whom it asks first. two-choices steers
+    /// around a busy replica, with or without second copies.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Pick::RoundRobin)]
     pub pick: Pick,
 }
