@@ -82,8 +82,7 @@ fn compare(args: &CompareArgs) -> Result<RunEnd, RunError> {
         interrupted: interrupt.asked(),
         notes: session.live.notes,
     };
-    publish(&report, Some(&folder))?;
-    Ok(if report.interrupted { RunEnd::Interrupted } else { RunEnd::Whole })
+    Ok(publish(&report, Some(&folder))?)
 }
 
 /// The addresses of replicas that run already.

@@ -103,12 +103,13 @@ impl Driver for Live {
             let mut served = Served::default();
             let mut silent = 0;
             for figures in before.iter().zip(&after) {
-                let (Some(before), Some(after)) = figures else {
-                    silent += 1;
-                    continue;
-                };
-                served.add(before, after);
-                all.add(before, after);
+                match figures {
+                    (Some(before), Some(after)) if after.continue_from(before) => {
+                        served.add(before, after);
+                        all.add(before, after);
+                    }
+                    _ => silent += 1,
+                }
             }
             notes.extend(check(policy, &client, &served, silent));
             notes.extend(slow_device(policy, &served));
@@ -314,8 +315,8 @@ fn slow_device(policy: Policy, served: &Served) -> Option<String> {
 fn check(policy: Policy, client: &Counters, served: &Served, silent: u32) -> Option<String> {
     if silent > 0 {
         return Some(format!(
-            "{policy}: {silent} of the replicas did not answer after a turn; the client's own \
-             counts stand for theirs."
+            "{policy}: {silent} of the replicas did not answer after a turn, or had been started \
+             anew in it; the client's own counts stand for theirs."
         ));
     }
     let lost = client.lost + client.live;

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bowline_server::core::Stats;
 use bowline_server::io::Snapshot;
@@ -12,6 +14,8 @@ use crate::data::DataSet;
 /// A replica's state and counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
+    /// Another number after every start of the process: its counters begin anew then.
+    pub incarnation: u64,
     /// Seed of its data.
     pub seed: u64,
     /// Blocks that it has.
@@ -35,6 +39,7 @@ impl Figures {
     pub fn of(set: &DataSet, snapshot: &Snapshot) -> Self {
         let named = Stats::NAMES.iter().map(|name| (*name).to_owned());
         Figures {
+            incarnation: incarnation(),
             seed: set.seed,
             blocks: set.blocks,
             mesh_up: snapshot.mesh_up,
@@ -56,10 +61,24 @@ impl Figures {
         serde_json::from_slice(bytes)
     }
 
+    /// Whether these are later figures of the process that `before` is about.
+    pub fn continue_from(&self, before: &Figures) -> bool {
+        self.incarnation == before.incarnation
+    }
+
     /// The server's counters. Those that it does not have are zero.
     pub fn stats(&self) -> Stats {
         Stats::from_values(Stats::NAMES.map(|name| self.copies.get(name).copied().unwrap_or(0)))
     }
+}
+
+/// When this process was first asked, in nanoseconds: no other of the same replica shares that.
+fn incarnation() -> u64 {
+    static FIRST_ASKED: OnceLock<u64> = OnceLock::new();
+    *FIRST_ASKED.get_or_init(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.as_nanos() as u64
+    })
 }
 
 /// What replicas did between two reports of each, together.
@@ -119,6 +138,14 @@ mod tests {
         let back = Figures::from_json(&sent.to_json()).expect("JSON");
         assert_eq!((back.stats(), &back), (stats, &sent));
         assert!(Figures::from_json(b"?").is_err());
+    }
+
+    #[test]
+    fn figures_of_a_process_that_was_started_anew_do_not_continue_the_old_ones() {
+        let before = figures(5, Stats::default());
+        assert!(figures(9, Stats::default()).continue_from(&before));
+        let anew = Figures { incarnation: before.incarnation + 1, ..figures(9, Stats::default()) };
+        assert!(!anew.continue_from(&before), "even if they are larger");
     }
 
     #[test]

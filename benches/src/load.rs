@@ -60,6 +60,5 @@ pub fn run(args: &LoadArgs) -> Result<RunEnd, RunError> {
         interrupted: interrupt.asked(),
         notes: session.live.notes,
     };
-    publish(&report, folder.as_ref())?;
-    Ok(if report.interrupted { RunEnd::Interrupted } else { RunEnd::Whole })
+    Ok(publish(&report, folder.as_ref())?)
 }

@@ -170,10 +170,16 @@ pub fn load(shape: &LoadShape, duration: Duration, set: &DataSet) -> Load {
 }
 
 /// Prints the table and what has to be said about it; writes the folder, if there is to be one.
+/// A run that ended before it measured a call leaves the folder, with an earlier report, alone.
 ///
 /// # Errors
 /// The folder cannot be written any more.
-pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<(), ReportError> {
+pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, ReportError> {
+    let mut slices = report.policies.iter().flat_map(|rounds| &rounds.slices);
+    if report.interrupted && slices.all(|slice| slice.counters.calls == 0) {
+        eprintln!("bowline: interrupted before anything was measured: there is no report");
+        return Ok(RunEnd::Interrupted);
+    }
     println!("{}", table(report));
     let said = report.regime_statement().into_iter().chain(report.warnings());
     said.for_each(|sentence| println!("{sentence}"));
@@ -181,7 +187,7 @@ pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<(), ReportErr
         folder.write(report)?;
         println!("Report: {}", folder.file("report.html").display());
     }
-    Ok(())
+    Ok(if report.interrupted { RunEnd::Interrupted } else { RunEnd::Whole })
 }
 
 /// What has to be said of the replicas' data.

@@ -1,12 +1,16 @@
 //! Running the command, and what it writes.
 
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
+use bowline_bench::cli::{Command as Parsed, parse};
+use bowline_bench::frontend::Frontend;
+use bowline_runtime::{Runtime, clock_now, sleep};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Nothing here takes a tenth of this, unless it hangs.
@@ -38,26 +42,47 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) struct Comparison {
     pub(crate) child: Child,
     pub(crate) replicas: Vec<Pid>,
+    /// Where the first replica listens.
+    first: SocketAddr,
     /// Hears of the end of standard error, which all of them share: then all have ended.
     over: Receiver<String>,
 }
 
 impl Comparison {
     /// Starts one and returns when its replicas serve.
-    pub(crate) fn start(folder: &Path, duration: &str) -> Comparison {
-        let mut command = comparison(folder, duration);
+    pub(crate) fn start(mut command: Command) -> Comparison {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().expect("the program is there");
         let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
-        let replicas = loop {
+        let (replicas, first) = loop {
             let mut line = String::new();
             let read = errors.read_line(&mut line).expect("a pipe");
             assert!(read > 0, "the comparison ended early");
             if line.starts_with("Replicas:") {
-                break process_ids(&line);
+                let first = line.split_whitespace().nth(1).expect("an address");
+                break (process_ids(&line), first.parse().expect("an address"));
             }
         };
-        Comparison { child, replicas, over: told_of_end(errors) }
+        Comparison { child, replicas, first, over: told_of_end(errors) }
+    }
+
+    /// Waits until the first replica has read a block (and not only refused to, as when the client
+    /// measures the way): that call is counted,
+    /// whatever comes.
+    pub(crate) fn await_read(&self) {
+        let Ok(Parsed::Load(args)) = parse(["bowline", "load", "--replicas", "x"]) else {
+            panic!("options of a load");
+        };
+        let runtime = Runtime::builder().build().expect("io_uring");
+        runtime.block_on(async {
+            let began = clock_now();
+            let asked = Frontend::connect(&[self.first], &[], &args.settings, 1).await;
+            let asked = asked.expect("it listens");
+            while asked.figures().await.expect("it answers")[0].busy_ns == 0 {
+                assert!(clock_now() - began < PATIENCE, "nothing is read");
+                sleep(Duration::from_millis(5)).await;
+            }
+        });
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -18,7 +18,7 @@ use bowline_bench::run::{Session, Setting, load};
 use bowline_runtime::Runtime;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::command::{Comparison, PATIENCE, bowline};
+use crate::command::{Comparison, PATIENCE, bowline, comparison, run};
 
 /// Gone, or a zombie that nobody has reaped yet.
 fn is_dead(pid: Pid) -> bool {
@@ -31,7 +31,7 @@ fn is_dead(pid: Pid) -> bool {
 #[test]
 fn killing_the_comparison_leaves_no_replica_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut comparison = Comparison::start(folder.path(), "60s");
+    let mut comparison = Comparison::start(comparison(folder.path(), "60s"));
     assert_eq!(comparison.replicas.len(), 3);
     // One of them cannot even run: it is as a stall leaves it.
     kill_process(comparison.replicas[1], Signal::STOP).expect("it runs");
@@ -45,7 +45,9 @@ fn killing_the_comparison_leaves_no_replica_behind() {
 #[test]
 fn ctrl_c_ends_with_a_report_and_leaves_no_replica_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut comparison = Comparison::start(folder.path(), "60s");
+    let line = "--rate 300 --rounds 1 --warmup 0 --data-size 1MiB --service 1ms --duration 60s";
+    let mut comparison = Comparison::start(bowline(folder.path(), line));
+    comparison.await_read();
     comparison.signal(Signal::INT);
     let status = comparison.child.wait().expect("a child");
     assert_eq!(status.code(), Some(130));
@@ -54,6 +56,25 @@ fn ctrl_c_ends_with_a_report_and_leaves_no_replica_behind() {
     let results = folder.path().join("bowline-report/results.json");
     let results = std::fs::read_to_string(results).expect("a report of what there was");
     assert!(results.contains("\"interrupted\": true"), "{results}");
+}
+
+#[test]
+fn an_end_before_anything_was_measured_keeps_the_last_report() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let good = run(comparison(folder.path(), "300ms"));
+    assert!(good.status.success());
+    let report = folder.path().join("bowline-report/results.json");
+    let before = std::fs::read_to_string(&report).expect("a report");
+
+    // The warm-up outlasts the test's patience, so that the signal falls into it.
+    let line = "--rate 300 --rounds 1 --warmup 600s --data-size 1MiB --service 1ms";
+    let mut comparison = Comparison::start(bowline(folder.path(), line));
+    comparison.signal(Signal::INT);
+    let status = comparison.child.wait().expect("a child");
+    assert_eq!(status.code(), Some(130));
+    let said = comparison.await_end_of_all();
+    assert!(said.contains("before anything was measured"), "{said}");
+    assert_eq!(std::fs::read_to_string(&report).expect("a report"), before);
 }
 
 /// Waits until somebody writes a file into `folder`.
