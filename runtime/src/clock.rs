@@ -7,6 +7,9 @@
 //! The counter's rate is known to some 30 parts in a million at first. So the clock is anchored
 //! anew to CLOCK_MONOTONIC now and then, and takes its rate from the last two anchors. Instants
 //! are nanoseconds of CLOCK_MONOTONIC, and what the kernel is told to wait for needs no conversion.
+//! A counter that steps, as on a migrated virtual machine, is given up for good when the next anchor
+//! shows it, or at once if it is then before the last. Until then, for a second at most, the clock
+//! is off by the step, or stands still.
 //! A thread never sees its clock go back; nothing is said about clocks of two threads.
 
 use std::cell::Cell;
@@ -101,8 +104,9 @@ impl Clock {
                     match anchor.renewed(ticks, nanos) {
                         Ok(renewed) => anchor = renewed,
                         Err(Strayed) => {
-                            tracing::warn!("the CPU's counter strays: using the kernel's clock");
+                            // Before it is told: who listens may ask for the time.
                             self.strayed.set(true);
+                            tracing::warn!("the CPU's counter strays: using the kernel's clock");
                         }
                     }
                     self.anchor.set(anchor);
@@ -137,6 +141,9 @@ const RATE_BITS: u32 = 32;
 /// An anchor holds this long at first, and twice as long each time, as the rate gets better known.
 const FIRST_AGE: u64 = 10_000_000;
 const LAST_AGE: u64 = 1_000_000_000;
+/// Counters of two CPUs may differ by so much without harm, in nanoseconds: the clock stands still
+/// for as long. What is further before an anchor than that is a step back.
+const SLACK: u64 = 1_000_000;
 /// A rate that changes by more than one part in so many is not a rate. Quanta's first guess is good
 /// to 1 in 30 000; NTP slews CLOCK_MONOTONIC by at most 1 in 2 000.
 const TOLERANCE: u64 = 400;
@@ -156,22 +163,28 @@ struct Anchor {
     age: u64,
     /// The ticks at which that ends.
     stale: u64,
+    /// Fewer ticks than these can only be seen if the counter stepped back.
+    earliest: u64,
 }
 
 impl Anchor {
     fn new(ticks: u64, nanos: u64, rate: u64) -> Anchor {
-        Anchor { ticks, nanos, rate, age: FIRST_AGE, stale: 0 }.with_age(FIRST_AGE)
+        Anchor { ticks, nanos, rate, age: 0, stale: 0, earliest: 0 }.with_age(FIRST_AGE)
     }
 
     fn with_age(mut self, age: u64) -> Anchor {
-        let ticks = (u128::from(age) << RATE_BITS) / u128::from(self.rate.max(1));
         self.age = age;
-        self.stale = self.ticks.saturating_add(ticks as u64);
+        self.stale = self.ticks.saturating_add(self.ticks_in(age));
+        self.earliest = self.ticks.saturating_sub(self.ticks_in(SLACK));
         self
     }
 
+    fn ticks_in(&self, nanos: u64) -> u64 {
+        ((u128::from(nanos) << RATE_BITS) / u128::from(self.rate.max(1))) as u64
+    }
+
     fn is_stale(&self, ticks: u64) -> bool {
-        ticks >= self.stale
+        ticks >= self.stale || ticks < self.earliest
     }
 
     fn nanos(&self, ticks: u64) -> u64 {
@@ -191,7 +204,7 @@ impl Anchor {
             return Err(Strayed);
         }
         let age = (self.age * 2).min(LAST_AGE);
-        Ok(Anchor { ticks, nanos, rate, age: 0, stale: 0 }.with_age(age))
+        Ok(Anchor { ticks, nanos, rate, ..*self }.with_age(age))
     }
 }
 
@@ -228,6 +241,15 @@ mod tests {
         assert_eq!(anchor.renewed(30_000_000, 10_500_000).err(), Some(Strayed));
         assert_eq!(anchor.renewed(0, 10_000_000).err(), Some(Strayed));
         assert!(anchor.renewed(30_000_000, 10_000_300).is_ok());
+    }
+
+    #[test]
+    fn a_counter_that_steps_back_is_not_waited_for() {
+        let anchor = Anchor::new(30_000_000_000, 10_000_000_000, RATE);
+        assert!(!anchor.is_stale(30_000_000_000 - 100), "another CPU's counter");
+        let stepped = 29_000_000_000;
+        assert!(anchor.is_stale(stepped), "the clock would stand still for a third of a second");
+        assert_eq!(anchor.renewed(stepped, 10_000_000_500).err(), Some(Strayed));
     }
 
     #[test]

@@ -237,9 +237,11 @@ impl Core {
     /// Ends it: drops all tasks, cancels what is in flight, waits until the kernel has let go of
     /// all memory, or gives up. False if it gave up; the core then must never be freed.
     pub(crate) fn close(&self, patience: Duration) -> bool {
+        // Given up last: while this thread is inside the core, wakes by the core's number are taken
+        // for its own, and must not be those of another that got the number since.
+        let _registration = self.registration.take();
         self.remote.close();
         self.tasks.close();
-        drop(self.registration.take());
         let connections: Vec<_> =
             self.connections.borrow().iter().map(|(_, connection)| connection.clone()).collect();
         connections.iter().for_each(|connection| connection.close());
@@ -279,23 +281,27 @@ thread_local! {
 /// Makes a core the current one of its thread, until dropped.
 pub(crate) struct Entered {
     _core: Rc<Core>,
+    /// The core that was current before, or null. Whoever entered it still holds it, further down
+    /// the stack.
+    outer: *const Core,
 }
 
 impl Entered {
     /// None if the thread runs a core already.
     pub(crate) fn enter(core: &Rc<Core>) -> Option<Entered> {
-        CURRENT.with(|current| {
-            current.get().is_null().then(|| {
-                current.set(Rc::as_ptr(core));
-                Entered { _core: core.clone() }
-            })
-        })
+        (!is_entered()).then(|| Entered::enter_within(core))
+    }
+
+    /// Even if the thread runs another core, which is the current one again after.
+    pub(crate) fn enter_within(core: &Rc<Core>) -> Entered {
+        let outer = CURRENT.with(|current| current.replace(Rc::as_ptr(core)));
+        Entered { _core: core.clone(), outer }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.set(ptr::null()));
+        CURRENT.with(|current| current.set(self.outer));
     }
 }
 
@@ -308,7 +314,7 @@ pub(crate) fn is_entered() -> bool {
 pub(crate) fn try_with<T>(f: impl FnOnce(Option<&Core>) -> T) -> T {
     CURRENT.with(|current| {
         // SAFETY: a pointer that is not null was put there by `Entered`, which holds the core and
-        // takes the pointer away before it lets go. It can't be dropped within `f`: it lives on the
+        // puts the one before back before it lets go: they nest, as they are kept on the stack. It can't be dropped within `f`: it lives on the
         // stack of `block_on` or of the runtime's destructor, below this frame.
         f(unsafe { current.get().as_ref() })
     })

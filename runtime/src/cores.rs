@@ -91,10 +91,10 @@ impl<T> Cores<T> {
     ///
     /// # Errors
     ///
-    /// The payload of the first that panicked.
+    /// The payload of the first, in this order, that panicked.
     pub fn join(self) -> thread::Result<Vec<T>> {
-        let outputs: thread::Result<Vec<Option<T>>> =
+        let ended: Vec<thread::Result<Option<T>>> =
             self.threads.into_iter().map(thread::JoinHandle::join).collect();
-        Ok(outputs?.into_iter().flatten().collect())
+        ended.into_iter().filter_map(thread::Result::transpose).collect()
     }
 }

@@ -1,7 +1,10 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+
+use crate::task::cell::describe;
 
 /// An event within a core: one task awaits it, others make it happen.
 ///
@@ -69,6 +72,14 @@ impl Future for Notified<'_> {
         }
         set_waker(&self.event.waiting, context);
         Poll::Pending
+    }
+}
+
+/// Wakes somebody on behalf of the loop. A foreign waker that panics is told of, and holds up
+/// nobody else: the completions and timers after it are other tasks'.
+pub(crate) fn wake(waker: Waker) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        tracing::error!(panic = describe(&*payload), "a waker panicked");
     }
 }
 

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker};
 use crate::buffer::Buffer;
 use crate::core::Core;
 use crate::driver::{Completion, Kind, Request, Token};
+use crate::notify::wake;
 
 /// What an operation keeps alive, and gives back when it is done.
 #[derive(Default)]
@@ -158,7 +159,7 @@ pub(crate) fn completed(core: &Core, completion: Completion) {
         State::Running(waker) => {
             drop(operations);
             if let Some(waker) = waker {
-                waker.wake();
+                wake(waker);
             }
         }
         State::Done(_) => unreachable!("an operation completes once"),

@@ -313,9 +313,13 @@ impl<T> Future for RemoteHandle<T> {
     type Output = Result<T, Lost>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Cloned, and the old one dropped, while nothing is locked: either may come back here.
+        let waker = context.waker().clone();
         let mut outcome = self.0.lock();
-        if let Outcome::Open(waker) = &mut *outcome {
-            waker.replace(context.waker().clone());
+        if let Outcome::Open(open) = &mut *outcome {
+            let replaced = open.replace(waker);
+            drop(outcome);
+            drop(replaced);
             return Poll::Pending;
         }
         Poll::Ready(take(&mut outcome))

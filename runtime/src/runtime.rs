@@ -164,11 +164,13 @@ impl Builder {
         lower_timer_slack();
         let entries = self.entries.max(2);
         let completions = self.completions.unwrap_or(entries * 4).max(entries);
+        // First, so that nothing can fail any more once the kernel knows the receive buffers: they
+        // must not be freed before the driver.
+        let remote = Arc::new(Remote::new().map_err(Error::io("eventfd"))?);
+        let registration = Registration::new(remote.clone())?;
         let mut driver = self.driver(entries, completions)?;
         let count = self.buffer_count.clamp(1, MOST_BUFFERS).next_power_of_two();
         let buffers = ProvidedBuffers::new(&mut driver, count, self.buffer_size.max(1))?;
-        let remote = Arc::new(Remote::new().map_err(Error::io("eventfd"))?);
-        let registration = Registration::new(remote.clone())?;
         let core = Core::new(self.settings, driver, buffers, remote, registration);
         Ok(Runtime { core: ManuallyDrop::new(core), patience: self.patience })
     }
@@ -260,19 +262,20 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        // SAFETY: it is taken here only, and `self` is gone after.
-        let core = unsafe { ManuallyDrop::take(&mut self.core) };
-        // Inside another runtime destructors can't tell which is theirs; they see none.
-        let entered = Entered::enter(&core);
-        let drained = core.close(self.patience);
+        // Destructors that run now see this runtime, even inside another one.
+        let entered = Entered::enter_within(&self.core);
+        // If this unwinds the core is leaked, as the kernel may still hold memory.
+        let drained = self.core.close(self.patience);
         drop(entered);
-        if !drained {
-            let requests = core.metrics().requests_in_flight;
+        if drained {
+            // SAFETY: it is dropped here only, and `self` is gone after.
+            unsafe { ManuallyDrop::drop(&mut self.core) };
+        } else {
+            let requests = self.core.metrics().requests_in_flight;
             tracing::error!(
                 requests,
                 "the kernel still holds memory of a runtime that ended: leaking it"
             );
-            std::mem::forget(core);
         }
     }
 }

@@ -100,7 +100,8 @@ impl Future for Sleep {
         if core.now.get() >= this.deadline {
             return Poll::Ready(());
         }
-        let key = core.timers.borrow_mut().arm(this.deadline, context.waker().clone());
+        let waker = context.waker().clone();
+        let key = core.timers.borrow_mut().arm(this.deadline, waker);
         this.armed = Some((core, key));
         Poll::Pending
     }

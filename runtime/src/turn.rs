@@ -3,6 +3,7 @@
 use bowline_time::{Duration, Instant};
 
 use crate::core::Core;
+use crate::notify::wake;
 use crate::task::Stage;
 
 /// How often a turn looks for more input before it goes on with what it has.
@@ -119,7 +120,7 @@ impl Core {
             let expired = self.timers.borrow_mut().expire_with_deadline(now);
             let Some((due, waker)) = expired else { break };
             self.counters.timer_fired((now - due).as_nanos() as u64);
-            waker.wake();
+            wake(waker);
         }
     }
 

@@ -148,3 +148,21 @@ fn a_send_that_is_dropped_takes_no_wake_from_another() {
         drop(given_up);
     });
 }
+
+#[test]
+fn join_waits_for_all_cores_though_one_panics() {
+    let live = Arc::new(AtomicUsize::new(0));
+    let cores = Runtime::builder().cores([0, 0], {
+        let live = live.clone();
+        move |core| {
+            let counted = Counted::new(&live);
+            async move {
+                assert_eq!(core, 1, "as planned");
+                bowline_runtime::sleep(std::time::Duration::from_millis(100)).await;
+                drop(counted);
+            }
+        }
+    });
+    assert!(cores.unwrap().join().is_err());
+    assert_eq!(live.load(Ordering::SeqCst), 0, "a core runs still");
+}

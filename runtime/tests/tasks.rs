@@ -504,6 +504,10 @@ fn the_probe_tells_what_this_kernel_has() {
     let report = bowline_runtime::probe().unwrap();
     let text = report.to_string();
     assert!(text.contains(&report.release) && text.contains("absolute wait"));
+    let required = report.features.iter().filter(|feature| feature.instead.contains("required"));
+    for feature in required {
+        assert!(feature.available, "{} works in all the other tests", feature.name);
+    }
 }
 
 #[test]
@@ -609,6 +613,7 @@ fn a_peer_that_never_pauses_does_not_hold_up_work() {
             while stream.write_all(&[7; 4096]).is_ok() {}
         });
         let server = listener.accept().await.unwrap();
+        let handle = server.clone();
         let applied = Rc::new(Cell::new(0));
         let reading = spawn_at(Stage::Input, {
             let applied = applied.clone();
@@ -623,8 +628,12 @@ fn a_peer_that_never_pauses_does_not_hold_up_work() {
             let leases = applied.take();
             assert!(leases <= BUFFERS, "{leases} buffers were applied in one turn");
         }
-        reading.abort();
-        let _ = reading.await;
+        handle.abort();
+        reading.await.unwrap();
+        drop(handle);
+        while metrics().live_connections > 0 {
+            yield_now().await;
+        }
         flood.join().unwrap();
     });
 }

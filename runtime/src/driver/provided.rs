@@ -3,7 +3,7 @@
 //! The kernel takes a buffer when there is something to receive, not before; so a thousand idle
 //! connections need none. A filled buffer is ours until it is given back.
 
-use std::alloc::{Layout, handle_alloc_error};
+use std::alloc::{Layout, LayoutError, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -17,7 +17,8 @@ use crate::error::Error;
 pub(crate) const GROUP: u16 = 0;
 /// The kernel's own limit.
 pub(crate) const MOST_BUFFERS: u16 = 1 << 15;
-const PAGE: usize = 4096;
+/// No kernel that we know of has larger pages.
+const LARGEST_PAGE: usize = 64 << 10;
 /// Each buffer starts one cache line further into its page than the one before. Small messages
 /// touch only the start of a buffer, and would else all fall into the same few sets of the cache.
 const STAGGER: usize = 64;
@@ -47,12 +48,9 @@ impl ProvidedBuffers {
             what: "receive buffers larger than all memory",
             source: std::io::ErrorKind::InvalidInput.into(),
         };
-        let ring_layout = Layout::array::<BufRingEntry>(usize::from(count))
-            .and_then(|layout| layout.align_to(PAGE))
-            .map_err(too_large)?;
-        let memory_layout = Layout::array::<u8>(stride * usize::from(count))
-            .and_then(|layout| layout.align_to(PAGE))
-            .map_err(too_large)?;
+        let page = page_size();
+        let ring_layout = paged::<BufRingEntry>(usize::from(count), page).map_err(too_large)?;
+        let memory_layout = paged::<u8>(stride * usize::from(count), page).map_err(too_large)?;
         let buffers = ProvidedBuffers {
             ring: allocate(ring_layout).cast(),
             ring_layout,
@@ -142,10 +140,41 @@ impl Drop for ProvidedBuffers {
     }
 }
 
+/// Whole pages for so many.
+fn paged<T>(count: usize, page: usize) -> Result<Layout, LayoutError> {
+    Ok(Layout::array::<T>(count)?.align_to(page)?.pad_to_align())
+}
+
+/// How large a page is. The kernel refuses a ring that doesn't start at one of its own pages, which
+/// are of 4 KiB on x86, and of 4, 16 or 64 KiB on ARM.
+fn page_size() -> usize {
+    // SAFETY: no memory is passed.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(LARGEST_PAGE)
+}
+
 /// Zeroed memory, which the system lends without touching it where it is large.
 fn allocate(layout: Layout) -> NonNull<u8> {
     assert!(layout.size() > 0);
     // SAFETY: the layout is not of size zero.
     let memory = unsafe { std::alloc::alloc_zeroed(layout) };
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_starts_at_a_page_however_large_pages_are() {
+        for page in [4096, 16 << 10, LARGEST_PAGE] {
+            for count in [1, 256, MOST_BUFFERS] {
+                let layout = paged::<BufRingEntry>(usize::from(count), page).unwrap();
+                assert_eq!(layout.align(), page);
+                assert_eq!(layout.size() % page, 0, "it shares its last page with nothing");
+                assert!(layout.size() >= usize::from(count) * size_of::<BufRingEntry>());
+            }
+        }
+        assert!(page_size().is_power_of_two() && page_size() >= 4096);
+    }
 }

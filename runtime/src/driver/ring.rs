@@ -12,13 +12,17 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use bowline_time::Instant;
+use bowline_time::{Duration, Instant};
 use io_uring::{EnterFlags, IoUring, Submitter, cqueue, opcode, squeue, types};
 
 use super::{Completion, Request, Token};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::metrics::Counters;
+
+/// Where the kernel wants to know how long to wait, and not until when: it adds the present to it,
+/// in 63 bits, and were that too much would not wait at all.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// What the ring got of what newer kernels have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -150,40 +154,54 @@ impl Ring {
     }
 
     /// Hands over all requests, without waiting for anything.
-    pub(crate) fn submit(&mut self, counters: &Counters) {
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ring::enter`]; so for the other two.
+    pub(crate) fn submit(&mut self, counters: &Counters) -> io::Result<()> {
         while self.is_unsubmitted() {
             self.fill();
-            if !self.enter(counters, 0, None) {
+            if !self.enter(counters, 0, None)? {
                 break;
             }
         }
+        Ok(())
     }
 
     /// Hands over all requests and waits for a completion, until the deadline if there is one.
     /// Signals end the wait too.
-    pub(crate) fn wait(&mut self, counters: &Counters, clock: &Clock, deadline: Option<Instant>) {
+    pub(crate) fn wait(
+        &mut self,
+        counters: &Counters,
+        clock: &Clock,
+        deadline: Option<Instant>,
+    ) -> io::Result<()> {
         self.fill();
         if !self.backlog.is_empty() {
-            self.submit(counters);
+            self.submit(counters)?;
         }
         let until = deadline.filter(|&deadline| deadline != Instant::FAR_FUTURE).map(|deadline| {
             let nanos = match self.features.absolute_wait {
                 true => deadline.as_nanos(),
-                false => (deadline - clock.now()).as_nanos() as u64,
+                false => (deadline - clock.now()).min(LONGEST_WAIT).as_nanos() as u64,
             };
             types::Timespec::new().sec(nanos / 1_000_000_000).nsec((nanos % 1_000_000_000) as u32)
         });
         counters.waits.add(1);
-        self.enter(counters, 1, until.as_ref());
+        self.enter(counters, 1, until.as_ref()).map(drop)
     }
 
     /// Moves all completions that there are to `into`; first has the kernel make those it put off.
-    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
+    pub(crate) fn completions(
+        &mut self,
+        counters: &Counters,
+        into: &mut Vec<Completion>,
+    ) -> io::Result<()> {
         if self.has_deferred() {
             if self.submission().cq_overflow() {
                 counters.overflows.add(1);
             }
-            self.enter(counters, 0, None);
+            self.enter(counters, 0, None)?;
         }
         let mut finished = 0;
         for entry in self.completion() {
@@ -198,6 +216,7 @@ impl Ring {
             });
         }
         self.in_flight -= finished;
+        Ok(())
     }
 
     /// Moves what fits from the backlog to the submission queue.
@@ -218,7 +237,18 @@ impl Ring {
 
     /// Enters the kernel. False if it took nothing for now: it lacks memory, or wants completions
     /// reaped first, or a signal came. What it didn't take stays queued.
-    fn enter(&mut self, counters: &Counters, want: usize, until: Option<&types::Timespec>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// Those that don't pass: the ring is of no use any more. As its flags were probed, and it is
+    /// this thread's, none is known to happen but EBADR: the kernel had no memory for completions
+    /// that overflowed, and lost some.
+    fn enter(
+        &mut self,
+        counters: &Counters,
+        want: usize,
+        until: Option<&types::Timespec>,
+    ) -> io::Result<bool> {
         counters.enters.add(1);
         let mut flags = EnterFlags::empty();
         let mut args = types::SubmitArgs::new();
@@ -233,12 +263,10 @@ impl Ring {
             _ => self.submitter.submit_with_args_and_flags(want, &args, flags),
         };
         match result {
-            Ok(_) => true,
+            Ok(_) => Ok(true),
             Err(error) => match error.raw_os_error() {
-                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => false,
-                // The flags were probed and the ring is this thread's: nothing else is known to
-                // happen, and a runtime whose ring fails can do nothing any more.
-                _ => panic!("io_uring_enter: {error}"),
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(false),
+                _ => Err(error),
             },
         }
     }

@@ -1,5 +1,6 @@
 //! The seam between the runtime and what drives it: io_uring, or, in tests, a simulation of it.
 
+use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::ptr::NonNull;
 
@@ -32,6 +33,14 @@ macro_rules! either {
     };
 }
 
+/// A runtime whose ring fails can do nothing any more, and its tasks would wait for ever.
+fn broken(error: io::Error) {
+    panic!(
+        "io_uring_enter failed for good ({error}): completions may be lost, and no request of this \
+         runtime is known to end any more; drop the runtime and build another"
+    )
+}
+
 impl Driver {
     /// Queues a request.
     ///
@@ -60,24 +69,26 @@ impl Driver {
     /// Hands over all requests, without waiting for anything.
     #[inline]
     pub(crate) fn submit(&mut self, counters: &Counters) {
-        either!(self, driver => driver.submit(counters), driver.submit());
+        either!(self, driver => driver.submit(counters).unwrap_or_else(broken), driver.submit());
     }
 
     /// Hands over all requests and waits for a completion, until the deadline if there is one.
     /// It may return before either.
     #[inline]
     pub(crate) fn wait(&mut self, counters: &Counters, clock: &Clock, deadline: Option<Instant>) {
-        either!(self, driver => driver.wait(counters, clock, deadline),
+        either!(self, driver => driver.wait(counters, clock, deadline).unwrap_or_else(broken),
             driver.wait(&mut || clock.now(), deadline));
     }
 
     /// Moves completions to `into`.
     #[inline]
     pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
-        either!(self, driver => driver.completions(counters, into), driver.completions(into));
+        either!(self, driver => driver.completions(counters, into).unwrap_or_else(broken),
+            driver.completions(into));
     }
 
-    /// Cancels everything and waits, but not for ever, until nothing is in flight.
+    /// Cancels everything and waits, but not for ever, until nothing is in flight. It doesn't panic,
+    /// as destructors call it: if the ring fails there is nothing to wait for.
     pub(crate) fn drain(
         &mut self,
         counters: &Counters,
@@ -88,15 +99,30 @@ impl Driver {
         // SAFETY: the request points to nothing.
         unsafe { self.push(Request::CancelAll, Token::NOBODY) };
         loop {
-            self.submit(counters);
-            self.completions(counters, into);
+            let reaped = either!(self,
+                driver => driver.submit(counters).and_then(|()| driver.completions(counters, into)),
+                {
+                    driver.submit();
+                    driver.completions(into);
+                    Ok(())
+                }
+            );
             if self.in_flight() == 0 {
                 return true;
             }
-            if clock.now() >= deadline {
+            if reaped.is_err() || clock.now() >= deadline {
                 return false;
             }
-            self.wait(counters, clock, Some(deadline));
+            let waited = either!(self,
+                driver => driver.wait(counters, clock, Some(deadline)),
+                {
+                    driver.wait(&mut || clock.now(), Some(deadline));
+                    Ok(())
+                }
+            );
+            if waited.is_err() {
+                return false;
+            }
         }
     }
 

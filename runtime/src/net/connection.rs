@@ -39,7 +39,7 @@ use super::socket::Socket;
 use crate::core::Core;
 use crate::driver::provided::GROUP;
 use crate::driver::{Completion, Kind, Request, Token};
-use crate::notify::set_waker;
+use crate::notify::{set_waker, wake};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Receiving {
@@ -244,7 +244,7 @@ impl Connection {
     fn wake_reader(&self) {
         let waker = self.reader.borrow_mut().take();
         if let Some(waker) = waker {
-            waker.wake();
+            wake(waker);
         }
     }
 
@@ -343,7 +343,7 @@ impl Connection {
                 ready.map(|ready| waiting.swap_remove(ready).1)
             };
             let Some(waker) = waker else { return };
-            waker.wake();
+            wake(waker);
         }
     }
 

@@ -14,7 +14,7 @@ use super::socket::Socket;
 use super::stream::TcpStream;
 use crate::core;
 use crate::driver::{Completion, Kind, Request, Token};
-use crate::notify::set_waker;
+use crate::notify::{set_waker, wake};
 use crate::operation::own;
 
 /// So many accepted connections may wait for a task; then the kernel's own queue has to hold them.
@@ -130,7 +130,7 @@ impl Listening {
         }
         let waker = self.acceptor.borrow_mut().take();
         if let Some(waker) = waker {
-            waker.wake();
+            wake(waker);
         }
     }
 

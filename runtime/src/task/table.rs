@@ -11,6 +11,7 @@ use super::join::JoinError;
 use super::memory::Blocks;
 use super::waker::TaskId;
 use crate::metrics::Counters;
+use crate::notify::wake;
 
 /// It is in a queue, to be polled.
 const QUEUED: u8 = 1;
@@ -232,7 +233,7 @@ impl Tasks {
         }
         self.slots.borrow_mut()[index as usize].flags &= !RUNNING;
         if let Some(joiner) = joiner {
-            joiner.wake();
+            wake(joiner);
         }
     }
 
@@ -283,21 +284,20 @@ impl Tasks {
         id: TaskId,
         context: &Context<'_>,
     ) -> Poll<Result<T, JoinError>> {
-        let cell = {
-            let mut slots = self.slots.borrow_mut();
-            let slot = &mut slots[id.index as usize];
+        let (ended, noted, cell) = {
+            let slot = &self.slots.borrow()[id.index as usize];
             debug_assert_eq!(slot.generation, id.generation);
-            if slot.flags & ENDED == 0 {
-                if slot.joiner.as_ref().is_some_and(|joiner| joiner.will_wake(context.waker())) {
-                    return Poll::Pending;
-                }
-                let replaced = slot.joiner.replace(context.waker().clone());
-                drop(slots);
-                drop(replaced);
-                return Poll::Pending;
-            }
-            slot.cell
+            let noted = slot.joiner.as_ref().is_some_and(|one| one.will_wake(context.waker()));
+            (slot.flags & ENDED != 0, noted, slot.cell)
         };
+        if !ended && !noted {
+            let joiner = context.waker().clone();
+            let replaced = self.slots.borrow_mut()[id.index as usize].joiner.replace(joiner);
+            drop(replaced);
+        }
+        if !ended {
+            return Poll::Pending;
+        }
         let Some(cell) = cell else { return Poll::Ready(Err(JoinError::aborted())) };
         // SAFETY: the task has ended, so that nothing of the cell runs; `T` the caller promises.
         let output = unsafe { cell.take() };
