@@ -1,8 +1,9 @@
 //! The course of a comparison: every policy has its turn in every round.
 //!
-//! Interleaved (A B C, A B C), so that what disturbs the machine for a while disturbs all of them
-//! alike. Within a round all have the same calls at the same times under the same stalls; the next
-//! round has others, so that the spread over the rounds tells how much hangs on them.
+//! Interleaved, so that what disturbs the machine for a while disturbs all of them alike; each round
+//! begins with the next policy (A B C, B C A), so that none always follows the same one. Within a
+//! round all have the same calls at the same times under the same stalls; the next round has others,
+//! so that the spread over the rounds tells how much hangs on them.
 
 use core::time::Duration;
 
@@ -46,7 +47,7 @@ pub struct Round {
 /// What is to be run.
 #[derive(Clone, Debug)]
 pub struct Course {
-    /// The policies, in their order within a round.
+    /// The policies, in their order in the first round.
     pub policies: Vec<Policy>,
     /// How many rounds.
     pub rounds: u32,
@@ -106,7 +107,8 @@ impl Course {
         let mut before = Duration::ZERO;
         for round in 1..=self.rounds {
             let drawn = self.round(round);
-            for (&policy, rounds) in self.policies.iter().zip(&mut results) {
+            for index in order(round as usize - 1, self.policies.len()) {
+                let (policy, rounds) = (self.policies[index], &mut results[index]);
                 if interrupt.asked() {
                     break;
                 }
@@ -125,6 +127,11 @@ impl Course {
         }
         Ok(results)
     }
+}
+
+/// The policies' indices in the order of their turns in a round, with rounds counted from 0.
+pub fn order(round: usize, policies: usize) -> impl Iterator<Item = usize> {
+    (0..policies).map(move |turn| (turn + round) % policies)
 }
 
 /// Drops the slices of `round` if one is missing or too short, unless it is the first.
@@ -204,13 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn policies_take_turns_within_each_round() {
+    fn policies_take_turns_within_each_round_and_begin_it_in_turn() {
         let (slices, fake, positions) = run(None);
         assert_eq!(slices, [3, 3, 3]);
-        assert_eq!(fake.turns, [Policy::None, Policy::Hedged, Policy::Tied].repeat(3));
+        let (none, hedged, tied) = (Policy::None, Policy::Hedged, Policy::Tied);
+        let turns = [none, hedged, tied, hedged, tied, none, tied, none, hedged];
+        assert_eq!(fake.turns, turns);
         assert!(positions.is_sorted_by_key(|position| position.elapsed));
         let last = positions.last().expect("turns were taken");
-        assert_eq!((last.round, last.policy), (3, Policy::Tied));
+        assert_eq!((last.round, last.policy), (3, Policy::Hedged));
         assert_eq!(last.elapsed, course().duration() - TURN / 2);
     }
 

@@ -25,7 +25,7 @@ pub struct CompareArgs {
     /// Rounds; in each, every policy has its turn. Ratios are given with their spread over these
     #[arg(long, value_name = "N", default_value = "3", value_parser = count::<1000>)]
     pub rounds: NonZeroU32,
-    /// Policies to compare, in their order within a round
+    /// Policies to compare, in their order in the first round; each round begins with the next one
     #[arg(
         long,
         value_name = "NAMES",

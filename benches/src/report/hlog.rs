@@ -8,6 +8,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use thiserror::Error;
 
 use super::Report;
+use crate::course::order;
 use crate::stats::Slice;
 
 /// A histogram that cannot be written: a defect of the program, not of the run.
@@ -52,7 +53,7 @@ fn intervals(report: &Report) -> Vec<Interval<'_>> {
     let mut at = Duration::ZERO;
     let mut intervals = Vec::new();
     for round in 0..rounds {
-        for policy in &report.policies {
+        for policy in order(round, report.policies.len()).map(|index| &report.policies[index]) {
             let Some(slice) = policy.slices.get(round) else { continue };
             let lag = format!("{}-lag", policy.policy);
             intervals.push((policy.policy.clone(), slice, slice.latency.histogram(), at));
