@@ -11,7 +11,7 @@ use bowline_runtime::Runtime;
 
 use crate::cli::CompareArgs;
 use crate::course::Course;
-use crate::data::{DataError, DataSet, Made, ensure_files};
+use crate::data::{DataError, DataSet, Made, ensure_files, hold};
 use crate::faults::{Pattern, StallModel};
 use crate::interrupt::Interrupt;
 use crate::parameters;
@@ -49,6 +49,9 @@ fn compare(args: &CompareArgs) -> Result<RunEnd, RunError> {
     let folder = Folder::open(&args.out)?;
     let runtime = Runtime::builder().build()?;
     let set = DataSet::of_size(args.load.seed, args.replica.data_size);
+    // To the end of the run, for as long as the replicas read.
+    let own = args.replicas.is_empty();
+    let _held = own.then(|| hold(&args.data)).transpose()?;
     let cluster = match args.replicas.as_slice() {
         [] => Some(Arc::new(launch(args, &set, &interrupt)?)),
         _ => None,

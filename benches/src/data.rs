@@ -5,4 +5,4 @@ mod file;
 mod place;
 
 pub use block::{BLOCK_BYTES, BlockError, DataSet};
-pub use file::{DataError, Made, ensure_files};
+pub use file::{DataError, Made, ensure_files, hold};

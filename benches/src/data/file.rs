@@ -1,6 +1,6 @@
 //! The files of replicas' blocks: made once, reused while they match, replaced atomically.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -76,6 +76,12 @@ pub enum DataError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Another comparison uses the folder.
+    #[error("{path} is in use by another comparison; wait for it, or name another with --data DIR")]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The user asked to end.
     #[error("interrupted while writing {path}, of which nothing is left")]
     Interrupted {
@@ -100,6 +106,25 @@ impl DataError {
             | ErrorKind::AlreadyExists => DataError::NotWritable { path, source },
             _ => DataError::Io { path, source },
         }
+    }
+}
+
+/// Keeps other comparisons out of a folder of data files, which is made if need be, until the value
+/// is dropped or the process ends: one with another seed would replace the files under this one.
+///
+/// # Errors
+/// [`DataError::InUse`]; the folder cannot be made or opened.
+pub fn hold(folder: &Path) -> Result<File, DataError> {
+    let failed = |source: io::Error| match source.kind() {
+        ErrorKind::NotFound => DataError::Io { path: folder.to_owned(), source },
+        _ => DataError::NotWritable { path: folder.to_owned(), source },
+    };
+    fs::create_dir_all(folder).map_err(failed)?;
+    let held = File::open(folder).map_err(failed)?;
+    match held.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(DataError::InUse { path: folder.to_owned() }),
+        // A file system without locks keeps nobody out.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(held),
     }
 }
 
@@ -306,6 +331,17 @@ mod tests {
         let message = ensure(&socket, &SET).expect_err("a node").to_string();
         assert!(message.contains("a device, a pipe or a socket"), "{message}");
         assert_eq!(names(folder.path()), ["important.txt", "link", "socket"]);
+    }
+
+    #[test]
+    fn a_folder_has_one_comparison_at_a_time() {
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        let folder = parent.path().join("data");
+        let held = hold(&folder).expect("free");
+        let message = hold(&folder).expect_err("held").to_string();
+        assert!(message.contains("in use") && message.contains("--data DIR"), "{message}");
+        drop(held);
+        hold(&folder).expect("free again");
     }
 
     #[test]
