@@ -237,8 +237,9 @@ impl<P> Calls<P> {
             let (slot, n) = parts(self.replicas.get(place).head);
             let call = self.slots.get_mut(slot);
             let copy = &mut call.copies[usize::from(n)];
-            copy.failed = true;
             let end = if copy.state == State::Sent { End::Lost } else { End::Unsent };
+            // A replica that was never sent the copy has not failed the call.
+            copy.failed = end == End::Lost;
             self.end_copy(slot, n, end, now);
             if self.slots.get(slot).is_waiting() {
                 self.hold(slot, Error::new(ErrorKind::ConnectionLost, Executed::Unknown));

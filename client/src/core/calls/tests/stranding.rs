@@ -41,6 +41,24 @@ fn a_call_that_loses_all_its_replicas_goes_on_at_the_first_that_has_not_failed_i
 }
 
 #[test]
+fn a_replica_whose_copy_never_went_out_has_not_failed_the_call() {
+    let mut world = World::new();
+    world.closed(C);
+    let spec = world.spec(world.none);
+    let call = world.calls.start(world.now, spec).unwrap();
+    // Nothing was sent yet when both connections are found closed.
+    world.calls.on_closed(A, world.now);
+    world.calls.on_closed(B, world.now);
+    world.drain();
+    world.waits();
+    world.nothing_sent();
+    world.connected(A);
+    assert_eq!(world.sent(), (A, 2, Cause::Redispatch));
+    assert!(world.ok(A, call, 2).is_some());
+    world.at_rest();
+}
+
+#[test]
 fn patience_ends_before_the_deadline() {
     let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
     blackout(&mut world);
