@@ -98,6 +98,8 @@ pub(crate) struct Call<P> {
     /// The method's place in the table of latencies.
     pub(crate) class: u16,
     pub(crate) policy: u16,
+    /// Decides the order in which the replicas are asked.
+    pub(crate) key: Option<u64>,
     pub(crate) idempotent: bool,
     /// Its policy's extra copies are for it: it is idempotent, and not itself part of one.
     pub(crate) redundant: bool,
@@ -144,6 +146,7 @@ impl<P> Call<P> {
             method: Method(0),
             class: 0,
             policy: 0,
+            key: None,
             idempotent: false,
             redundant: false,
             from_extra: false,

@@ -20,6 +20,10 @@ pub struct Spec<P> {
     pub deadline: Instant,
     /// What is done against the tail.
     pub policy: PolicyId,
+    /// What the call is about (a block, a user). It decides in which order the replicas are asked,
+    /// in place of the rule: calls with one key begin at one replica while it is connected and has
+    /// not asked to be spared, and every client has the same order. None: the rule decides.
+    pub key: Option<u64>,
     /// Running it twice does no harm. Others are never sent twice unless no copy can have run.
     pub idempotent: bool,
     /// The call is made inside a handler that itself runs as an extra copy: it gets none of its
@@ -38,6 +42,7 @@ impl<P> Spec<P> {
             size: 0,
             deadline,
             policy: PolicyId::NONE,
+            key: None,
             idempotent: false,
             from_extra: false,
             tag: 0,

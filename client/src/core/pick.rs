@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use bowline_protocol::ReplicaId;
 use bowline_time::Instant;
 
 use super::random::Random;
@@ -18,6 +19,18 @@ pub enum PickRule {
     RoundRobin,
     /// The first in the order in which they were added.
     First,
+}
+
+/// Which copy of a call a replica is picked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// The first. Only these move the round robin on: if second copies did, two tied replicas
+    /// would get all of the firsts and all of the seconds.
+    First,
+    /// A later one.
+    Extra,
+    /// Any, of a call with a key: the key has an order of the replicas.
+    Key(u64),
 }
 
 /// How well a replica suits, the lower the better. Only the best of those connected are chosen
@@ -44,11 +57,13 @@ impl Picker {
         &mut self,
         replicas: &Replicas,
         now: Instant,
+        order: Order,
         rank: impl Fn(u16, &Replica) -> Rank,
     ) -> Option<u16> {
         let mut best = u16::MAX;
         let mut found = 0;
         let mut drawn = [0; 2];
+        let mut highest = 0;
         for (place, replica) in replicas.iter().filter(|(_, replica)| replica.is_open()) {
             let Some(rank) = rank(place, replica) else { continue };
             let rank = u16::from(rank) + if now < replica.spare_until { 1 << 8 } else { 0 };
@@ -58,13 +73,22 @@ impl Picker {
             if rank < best {
                 (best, found) = (rank, 0);
             }
-            self.draw(&mut drawn, found, place);
+            match order {
+                Order::Key(key) => {
+                    let weight = weight(key, replica.id);
+                    if found == 0 || weight > highest {
+                        (drawn[0], highest) = (place, weight);
+                    }
+                }
+                Order::First | Order::Extra => self.draw(&mut drawn, found, place),
+            }
             found += 1;
         }
         match (self.rule, found) {
             (_, 0) => None,
+            _ if matches!(order, Order::Key(_)) => Some(drawn[0]),
             (PickRule::PowerOfTwo, 2..) => Some(self.lighter(replicas, drawn, now)),
-            (PickRule::RoundRobin, _) => {
+            (PickRule::RoundRobin, _) if order == Order::First => {
                 self.turn = drawn[0] + 1;
                 Some(drawn[0])
             }
@@ -108,9 +132,17 @@ impl Picker {
     }
 }
 
+/// Of those that may be asked, a key goes to the replica for which this is highest (Thaler,
+/// Ravishankar: Using name-based mappings to increase hit rates, 1998): one that comes or goes
+/// moves no key between the others.
+const fn weight(key: u64, id: ReplicaId) -> u64 {
+    let mixed = Random::new(key).next();
+    Random::new(mixed ^ id.0 as u64).next()
+}
+
 #[cfg(test)]
 mod tests {
-    use bowline_protocol::{Load, ReplicaId, Station};
+    use bowline_protocol::{Load, Station};
 
     use super::*;
 
@@ -135,7 +167,7 @@ mod tests {
         let mut picker = Picker::new(rule, LIFETIME, 9);
         let mut shares = [0; 4];
         for _ in 0..4000 {
-            if let Some(place) = picker.pick(replicas, NOW, &rank) {
+            if let Some(place) = picker.pick(replicas, NOW, Order::First, &rank) {
                 shares[usize::from(place)] += 1;
             }
         }
@@ -193,11 +225,47 @@ mod tests {
     }
 
     #[test]
+    fn second_copies_do_not_move_the_turn() {
+        let three = replicas(3);
+        let mut picker = Picker::new(PickRule::RoundRobin, LIFETIME, 9);
+        let mut pairs = Vec::new();
+        for _ in 0..6 {
+            let first = picker.pick(&three, NOW, Order::First, |_, _| Some(0)).unwrap();
+            let other = |place, _: &Replica| (place != first).then_some(0);
+            pairs.push((first, picker.pick(&three, NOW, Order::Extra, other).unwrap()));
+        }
+        assert_eq!(pairs, [(0, 1), (1, 2), (2, 0), (0, 1), (1, 2), (2, 0)]);
+    }
+
+    #[test]
+    fn a_key_has_an_order_of_the_replicas_which_others_do_not_disturb() {
+        let mut four = replicas(4);
+        let mut picker = Picker::new(PickRule::RoundRobin, LIFETIME, 9);
+        let keys = 0..4000;
+        let firsts: Vec<u16> = keys
+            .clone()
+            .map(|key| picker.pick(&four, NOW, Order::Key(key), |_, _| Some(0)).unwrap())
+            .collect();
+        for replica in 0..4 {
+            let share = firsts.iter().filter(|&&first| first == replica).count();
+            assert!((900..1100).contains(&share), "{share}");
+        }
+        let mut others = Picker::new(PickRule::PowerOfTwo, LIFETIME, 1);
+        four.get_mut(2).station = None;
+        for (key, &first) in keys.zip(&firsts) {
+            let now = others.pick(&four, NOW, Order::Key(key), |_, _| Some(0)).unwrap();
+            assert!(if first == 2 { now != 2 } else { now == first });
+        }
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_picks() {
         let four = replicas(4);
         let picks = |seed| {
             let mut picker = Picker::new(PickRule::PowerOfTwo, LIFETIME, seed);
-            (0..50).map(|_| picker.pick(&four, NOW, |_, _| Some(0))).collect::<Vec<_>>()
+            (0..50)
+                .map(|_| picker.pick(&four, NOW, Order::First, |_, _| Some(0)))
+                .collect::<Vec<_>>()
         };
         assert_eq!(picks(1), picks(1));
         assert_ne!(picks(1), picks(2));

@@ -18,6 +18,7 @@ pub struct Call {
     method: Method,
     payload: Buffer,
     policy: PolicyId,
+    key: Option<u64>,
     idempotent: bool,
     from_extra: bool,
     deadline: Duration,
@@ -33,7 +34,8 @@ impl Call {
         };
         let (_, config, policy) = known.unwrap_or((method, Default::default(), PolicyId::NONE));
         let (idempotent, deadline) = (config.idempotent, config.deadline);
-        Call { shared, method, payload, policy, idempotent, from_extra: false, deadline }
+        let (key, from_extra) = (None, false);
+        Call { shared, method, payload, policy, key, idempotent, from_extra, deadline }
     }
 
     /// It must be done within this time, counted from when it is first awaited.
@@ -45,6 +47,13 @@ impl Call {
     /// What is done against its tail.
     pub fn policy(mut self, policy: PolicyId) -> Call {
         self.policy = policy;
+        self
+    }
+
+    /// What it is about: this, and not the rule, decides which replica is asked first, and which
+    /// next. Calls with one key begin at one replica, whatever their policy and whoever makes them.
+    pub fn key(mut self, key: u64) -> Call {
+        self.key = Some(key);
         self
     }
 
@@ -125,6 +134,7 @@ impl Calling {
             size,
             deadline: now + call.deadline,
             policy: call.policy,
+            key: call.key,
             idempotent: call.idempotent,
             from_extra: call.from_extra,
             tag: 0,

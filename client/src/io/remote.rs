@@ -122,8 +122,8 @@ impl Remote {
     pub fn call(&self, method: Method, payload: impl Into<Vec<u8>>) -> RemoteCall {
         let turn = self.inner.turn.fetch_add(1, Relaxed) as usize % self.inner.cores.len();
         let payload = payload.into();
-        let (remote, deadline, idempotent) = (self.clone(), None, false);
-        RemoteCall { remote, core: turn, method, payload, deadline, idempotent }
+        let (remote, deadline, key, idempotent) = (self.clone(), None, None, false);
+        RemoteCall { remote, core: turn, method, payload, deadline, key, idempotent }
     }
 
     /// What has happened so far, on each core.
@@ -171,6 +171,7 @@ pub struct RemoteCall {
     method: Method,
     payload: Vec<u8>,
     deadline: Option<Duration>,
+    key: Option<u64>,
     idempotent: bool,
 }
 
@@ -178,6 +179,12 @@ impl RemoteCall {
     /// It must be done within this time.
     pub fn deadline(mut self, within: Duration) -> RemoteCall {
         self.deadline = Some(within);
+        self
+    }
+
+    /// What it is about, which decides the order in which the replicas are asked.
+    pub fn key(mut self, key: u64) -> RemoteCall {
+        self.key = Some(key);
         self
     }
 
@@ -195,7 +202,7 @@ impl IntoFuture for RemoteCall {
     type IntoFuture = RemoteCalling;
 
     fn into_future(self) -> RemoteCalling {
-        let RemoteCall { remote, core, method, payload, deadline, idempotent } = self;
+        let RemoteCall { remote, core, method, payload, deadline, key, idempotent } = self;
         let (handle, client) = remote.inner.cores[core].clone();
         let name = name();
         let answer = handle.spawn(move || async move {
@@ -203,6 +210,9 @@ impl IntoFuture for RemoteCall {
             let mut call = client.call(method, payload);
             if let Some(deadline) = deadline {
                 call = call.deadline(deadline);
+            }
+            if let Some(key) = key {
+                call = call.key(key);
             }
             if idempotent {
                 call = call.idempotent();

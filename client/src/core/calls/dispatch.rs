@@ -26,6 +26,7 @@ impl<P> Calls<P> {
         call.method = spec.method;
         call.class = class;
         call.policy = policy;
+        call.key = spec.key;
         call.idempotent = spec.idempotent;
         call.from_extra = spec.from_extra;
         (call.redundant, call.tied) = (false, false);

@@ -8,6 +8,7 @@ use crate::core::budget::NoToken;
 use crate::core::call::{Call, MAX_ATTEMPTS};
 use crate::core::guard::{Change, Event};
 use crate::core::outcome::{Done, End};
+use crate::core::pick::Order;
 use crate::core::policy::HedgePolicy;
 
 impl<P> Calls<P> {
@@ -37,7 +38,12 @@ impl<P> Calls<P> {
     pub(super) fn pick_other(&mut self, slot: u32, now: Instant) -> Option<u16> {
         let call = self.slots.get(slot);
         let replicas = &self.replicas;
-        self.picker.pick(replicas, now, |place, replica| {
+        let order = match call.key {
+            Some(key) => Order::Key(key),
+            None if call.len == 0 => Order::First,
+            None => Order::Extra,
+        };
+        self.picker.pick(replicas, now, order, |place, replica| {
             let copies = call.copies();
             if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {
                 return None;

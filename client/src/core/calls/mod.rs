@@ -36,7 +36,7 @@ use super::counters::Counters;
 use super::latency;
 use super::methods::Methods;
 use super::outcome::{CallKey, Done, Effect, Spec, Verdict};
-use super::pick::Picker;
+use super::pick::{Order, Picker};
 use super::policy::{Policy, PolicyId, Registered};
 use super::replicas::Replicas;
 use super::slots::Slots;
@@ -223,7 +223,8 @@ impl<P> Calls<P> {
         if spec.deadline <= now {
             return Err(ErrorKind::DeadlineExceeded);
         }
-        let first = self.picker.pick(&self.replicas, now, |_, _| Some(0));
+        let order = spec.key.map_or(Order::First, Order::Key);
+        let first = self.picker.pick(&self.replicas, now, order, |_, _| Some(0));
         if first.is_none() && self.config.patience.is_zero() {
             return Err(ErrorKind::NoReplica);
         }

@@ -206,3 +206,25 @@ fn a_copy_that_the_server_stopped_for_its_deadline_is_not_sent_again_if_no_answe
         }
     }
 }
+
+#[test]
+fn a_key_decides_who_is_asked_first_and_next_whatever_the_policy() {
+    let mut world = World::new();
+    let order = |world: &mut World, policy, key| {
+        let call = world.try_start(Spec { key: Some(key), ..world.spec(policy) }).unwrap();
+        world.pass(HEDGE_DELAY);
+        let asked: Vec<ReplicaId> = world.sends.drain(..).map(|(replica, _)| replica).collect();
+        assert!(world.calls.cancel(call, world.now));
+        world.drain();
+        asked
+    };
+    let (none, hedged, pair) = (world.none, world.hedged, world.tied);
+    let mut firsts = Vec::new();
+    for key in 0..50 {
+        let tied = order(&mut world, pair, key);
+        assert_eq!(order(&mut world, none, key), tied[..1]);
+        assert_eq!(order(&mut world, hedged, key), tied);
+        firsts.push(tied[0]);
+    }
+    assert!([A, B, C].iter().all(|replica| firsts.contains(replica)));
+}
