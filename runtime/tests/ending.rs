@@ -25,7 +25,7 @@ impl Wake for WakeStranger {
         let told = self.0.clone();
         let stranger = std::thread::spawn(move || {
             let mut polled = false;
-            let woken = poll_fn(|context| {
+            let woken = poll_fn(move |context| {
                 if std::mem::replace(&mut polled, true) {
                     return Poll::Ready(());
                 }
@@ -34,6 +34,8 @@ impl Wake for WakeStranger {
             });
             let runtime = Runtime::builder().build().unwrap();
             let limit = Duration::from_secs(5);
+            // In a task of its own, which nothing but its waker has polled again.
+            let woken = runtime.spawn(woken);
             told.send(runtime.block_on(timeout(limit, woken)).is_ok()).unwrap();
         });
         take.recv().unwrap().wake();
