@@ -27,6 +27,8 @@ pub(crate) struct Replica {
     /// It said that it has too much to do: not to be preferred before then.
     pub(crate) spare_until: Instant,
     pub(crate) rtt: Option<Duration>,
+    /// The largest payload that it takes, in bytes; what it said last, if it is not connected.
+    pub(crate) takes: u32,
     /// The first of the copies that are out there.
     pub(crate) head: u32,
 }
@@ -35,6 +37,11 @@ impl Replica {
     /// It may be sent something new.
     pub(crate) fn is_open(&self) -> bool {
         self.station.is_some() && !self.leaving
+    }
+
+    /// It may be sent something new of that size.
+    pub(crate) fn fits(&self, size: u32) -> bool {
+        self.is_open() && size <= self.takes
     }
 
     pub(crate) fn heard(&mut self, load: Load, now: Instant) {
@@ -81,6 +88,7 @@ impl Replicas {
             load_at: Instant::EPOCH,
             spare_until: Instant::EPOCH,
             rtt: None,
+            takes: u32::MAX,
             head: NIL,
         });
     }
@@ -96,6 +104,11 @@ impl Replicas {
 
     pub(crate) fn get_mut(&mut self, place: u16) -> &mut Replica {
         &mut self.all[usize::from(place)]
+    }
+
+    /// No replica, connected or not, is known to take a payload of that size.
+    pub(crate) fn none_takes(&self, size: u32) -> bool {
+        !self.all.is_empty() && self.all.iter().all(|replica| size > replica.takes)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Replica)> {

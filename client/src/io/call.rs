@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_protocol::{Error, ErrorKind, Executed, Method};
+use bowline_protocol::{Error, Method};
 
 use super::client::Shared;
 use super::pool::Buffer;
@@ -125,9 +125,6 @@ impl Calling {
         let shell = &self.shared.shell;
         let now = shell.now();
         let size = u32::try_from(call.payload.len()).unwrap_or(u32::MAX);
-        if size > shell.state.borrow().largest_payload() {
-            return Err(Error::new(ErrorKind::PayloadTooLarge, Executed::No));
-        }
         let spec = Spec {
             method: call.method,
             payload: call.payload,

@@ -186,7 +186,7 @@ impl<'a> Connection<'a> {
         let at = usize::from(self.replica.0);
         let mut state = self.shell.state.borrow_mut();
         state.streams[at] = Some(self.stream.clone());
-        state.takes[at] = self.link.peer_takes().frame;
+        state.calls.on_takes(self.replica, self.link.peer_takes().frame);
         state.calls.on_connected(self.replica, station);
         drop(state);
         info!(replica = self.replica.0, core = station.core, "connected");

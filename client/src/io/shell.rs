@@ -38,8 +38,6 @@ pub(super) struct State {
     pub(super) calls: Calls<Buffer>,
     /// By replica id.
     pub(super) streams: Vec<Option<TcpStream>>,
-    /// The largest payload that each replica takes, by replica id.
-    pub(super) takes: Vec<u32>,
     pub(super) methods: Vec<(Method, MethodConfig, PolicyId)>,
     waiters: Slab<Waiter>,
     /// Whom to wake once nothing is borrowed.
@@ -55,7 +53,6 @@ impl Shell {
         let state = State {
             calls,
             streams: (0..places).map(|_| None).collect(),
-            takes: vec![0; places],
             methods: Vec::new(),
             waiters: Slab::new(),
             woken: Vec::new(),
@@ -183,11 +180,5 @@ impl State {
             waiter.result = Some((done, payload));
             self.woken.extend(waiter.waker.take());
         }
-    }
-
-    /// The largest payload that every replica which is connected takes.
-    pub(super) fn largest_payload(&self) -> u32 {
-        let connected = self.streams.iter().zip(&self.takes).filter(|(stream, _)| stream.is_some());
-        connected.map(|(_, takes)| *takes).min().unwrap_or(u32::MAX)
     }
 }

@@ -122,10 +122,10 @@ impl<P> Calls<P> {
     pub(super) fn send_twin(&mut self, slot: u32, now: Instant) {
         let call = self.slots.get_mut(slot);
         call.twin_at = Instant::FAR_FUTURE;
-        let place = call.copies[1].replica;
+        let (place, size) = (call.copies[1].replica, call.size);
         let announced = call.pair.map(|pair| pair.stations[1]);
         let replica = self.replicas.get(place);
-        if replica.is_open() && replica.station == announced {
+        if replica.fits(size) && replica.station == announced {
             self.enqueue(slot, 1, now);
         } else {
             self.void_twin(slot);

@@ -33,7 +33,7 @@ impl<P> Calls<P> {
         reserved.is_ok()
     }
 
-    /// A replica without a live or failed copy of this call, in another domain than the live ones
+    /// A replica that takes the payload, without a live or failed copy of this call, in another domain than the live ones
     /// if there is one.
     pub(super) fn pick_other(&mut self, slot: u32, now: Instant) -> Option<u16> {
         let call = self.slots.get(slot);
@@ -45,6 +45,9 @@ impl<P> Calls<P> {
         };
         self.picker.pick(replicas, now, order, |place, replica| {
             let copies = call.copies();
+            if !replica.fits(call.size) {
+                return None;
+            }
             if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {
                 return None;
             }

@@ -38,7 +38,7 @@ use super::methods::Methods;
 use super::outcome::{CallKey, Done, Effect, Spec, Verdict};
 use super::pick::{Order, Picker};
 use super::policy::{Policy, PolicyId, Registered};
-use super::replicas::Replicas;
+use super::replicas::{Replica, Replicas};
 use super::slots::Slots;
 
 /// All calls of one client core. `P` is a request's payload, which is never looked into.
@@ -182,6 +182,14 @@ impl<P> Calls<P> {
         true
     }
 
+    /// The replica takes payloads of requests of up to so many bytes: to be said before
+    /// [`Calls::on_connected`]. Until then it is held to take any.
+    pub fn on_takes(&mut self, id: ReplicaId, bytes: u32) {
+        if let Some(place) = self.replicas.find(id) {
+            self.replicas.get_mut(place).takes = bytes;
+        }
+    }
+
     /// The replica will close its connection: it gets nothing new, and finishes what it has.
     pub fn on_leaving(&mut self, id: ReplicaId) {
         if let Some(place) = self.replicas.find(id) {
@@ -224,7 +232,11 @@ impl<P> Calls<P> {
             return Err(ErrorKind::DeadlineExceeded);
         }
         let order = spec.key.map_or(Order::First, Order::Key);
-        let first = self.picker.pick(&self.replicas, now, order, |_, _| Some(0));
+        if self.replicas.none_takes(spec.size) {
+            return Err(ErrorKind::PayloadTooLarge);
+        }
+        let fits = |_, replica: &Replica| replica.fits(spec.size).then_some(0);
+        let first = self.picker.pick(&self.replicas, now, order, fits);
         if first.is_none() && self.config.patience.is_zero() {
             return Err(ErrorKind::NoReplica);
         }

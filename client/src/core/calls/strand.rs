@@ -4,6 +4,7 @@
 //! have one in a moment, long before most deadlines. So calls wait, for as long as the
 //! configuration's patience.
 
+use bowline_protocol::ErrorKind;
 use bowline_time::Instant;
 
 use super::{Calls, Pending};
@@ -27,13 +28,14 @@ impl<P> Calls<P> {
         }
     }
 
-    /// No replica is connected, and one that has not failed the call may yet be.
+    /// No replica that takes the call is connected, and one that has not failed it may yet be.
     pub(super) fn may_strand(&self, slot: u32) -> bool {
+        let size = self.slots.get(slot).size;
         let copies = self.slots.get(slot).copies();
         let failed = |place| copies.iter().any(|copy| copy.replica == place && copy.failed);
         !self.config.patience.is_zero()
-            && self.replicas.iter().all(|(_, replica)| !replica.is_open())
-            && self.replicas.iter().any(|(place, _)| !failed(place))
+            && self.replicas.iter().all(|(_, replica)| !replica.fits(size))
+            && self.replicas.iter().any(|(place, it)| size <= it.takes && !failed(place))
     }
 
     /// Makes all calls due that wait for a replica. It looks at every slot; connections are rare.
@@ -52,7 +54,11 @@ impl<P> Calls<P> {
     /// Sends the call's copy if there is a replica for it now, or gives up if it waited enough.
     pub(super) fn rescue(&mut self, slot: u32, now: Instant) {
         let Some(place) = self.pick_other(slot, now) else {
-            if now >= self.slots.get(slot).stranded_until {
+            let call = self.slots.get(slot);
+            if call.held.is_none() && self.replicas.none_takes(call.size) {
+                let done = self.fail_with(slot, ErrorKind::PayloadTooLarge, now);
+                self.effects.push_back(Pending::Done(done));
+            } else if now >= self.slots.get(slot).stranded_until {
                 let done = self.fail_held(slot, now);
                 self.effects.push_back(Pending::Done(done));
             } else {

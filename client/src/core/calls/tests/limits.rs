@@ -60,3 +60,45 @@ fn settings_out_of_range_are_refused_by_name() {
     let error = world.calls.register(Policy::Hedged(hedge)).unwrap_err();
     assert_eq!(error.field, "hedge.max_hedges");
 }
+
+#[test]
+fn a_payload_goes_to_the_replicas_that_take_it_and_is_refused_if_none_does() {
+    let mut world = World::new();
+    world.calls.on_takes(A, 0);
+    world.calls.on_takes(B, 7);
+    world.calls.on_takes(C, 9);
+    let call = world.start(world.none);
+    assert_eq!(world.sent(), (B, 0, Cause::First));
+    world.closed(B);
+    assert_eq!(world.sent(), (C, 1, Cause::Redispatch));
+    assert!(world.ok(C, call, 1).is_some());
+    let spec = Spec { size: 10, ..world.spec(world.none) };
+    assert_eq!(refused(&mut world, spec), ErrorKind::PayloadTooLarge);
+    world.at_rest();
+}
+
+#[test]
+fn a_payload_waits_for_a_replica_that_takes_it_though_a_smaller_one_is_connected() {
+    let mut world = World::new();
+    [A, B, C].into_iter().for_each(|replica| world.closed(replica));
+    let call = world.start(world.tied);
+    world.calls.on_takes(A, 6);
+    world.connected(A);
+    world.waits();
+    world.nothing_sent();
+    world.connected(B);
+    assert_eq!(world.sent(), (B, 0, Cause::First));
+    assert!(world.ok(B, call, 0).is_some());
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_waited_is_told_that_it_is_too_large_for_all() {
+    let mut world = World::new();
+    [A, B, C].into_iter().for_each(|replica| world.closed(replica));
+    world.start(world.none);
+    [A, B, C].into_iter().for_each(|replica| world.calls.on_takes(replica, 6));
+    world.connected(C);
+    assert_eq!(world.result(), Err(ErrorKind::PayloadTooLarge));
+    world.at_rest();
+}
