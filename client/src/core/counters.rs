@@ -127,6 +127,8 @@ pub struct Denied {
     pub too_large: u64,
     /// The call must not run twice.
     pub not_idempotent: u64,
+    /// The replica does not allow a second copy of a call of that method.
+    pub not_allowed: u64,
     /// The call's parent is itself an extra copy.
     pub from_extra: u64,
     /// Hedging had switched itself off.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{Load, ReplicaId, Station};
+use bowline_protocol::{Load, Method, ReplicaId, Station};
 use bowline_time::Instant;
 
 use super::call::NIL;
@@ -29,6 +29,9 @@ pub(crate) struct Replica {
     pub(crate) rtt: Option<Duration>,
     /// The largest payload that it takes, in bytes; what it said last, if it is not connected.
     pub(crate) takes: u32,
+    /// Its methods by ascending number, and whether a second copy may be sent of each; None: it did
+    /// not say.
+    pub(crate) methods: Option<Vec<(Method, bool)>>,
     /// The first of the copies that are out there.
     pub(crate) head: u32,
 }
@@ -42,6 +45,14 @@ impl Replica {
     /// It may be sent something new of that size.
     pub(crate) fn fits(&self, size: u32) -> bool {
         self.is_open() && size <= self.takes
+    }
+
+    /// It allows a second copy of a call of this method, or did not say what it allows.
+    pub(crate) fn allows_second(&self, method: Method) -> bool {
+        self.methods.as_ref().is_none_or(|methods| {
+            let at = methods.binary_search_by_key(&method, |&(number, _)| number);
+            at.is_ok_and(|at| methods[at].1)
+        })
     }
 
     pub(crate) fn heard(&mut self, load: Load, now: Instant) {
@@ -89,6 +100,7 @@ impl Replicas {
             spare_until: Instant::EPOCH,
             rtt: None,
             takes: u32::MAX,
+            methods: None,
             head: NIL,
         });
     }

@@ -186,6 +186,8 @@ impl<'a> Connection<'a> {
         let at = usize::from(self.replica.0);
         let mut state = self.shell.state.borrow_mut();
         state.streams[at] = Some(self.stream.clone());
+        let methods = self.link.peer().and_then(|hello| hello.methods.as_ref());
+        state.calls.on_methods(self.replica, methods);
         state.calls.on_takes(self.replica, self.link.peer_takes().frame);
         state.calls.on_connected(self.replica, station);
         drop(state);

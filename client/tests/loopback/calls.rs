@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use bowline_protocol::{CancelReason, Cause, ErrorKind, How, Status};
+use bowline_client::Client;
+use bowline_protocol::{CancelReason, Cause, ErrorKind, How, MethodInfo, ServiceInfo, Status};
 use bowline_runtime::timeout;
 
-use crate::server::{Answer, READ, World, hedged, run, tied};
+use crate::server::{Answer, READ, Server, World, config, hedged, run, tied};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -189,4 +190,19 @@ fn a_future_that_outlives_the_runtime_is_dropped_in_peace() {
         kept = Some((call, world));
     });
     drop(kept);
+}
+
+#[test]
+fn a_call_is_not_tied_where_the_server_says_that_it_must_not_run_twice() {
+    const METHODS: &[MethodInfo] = &[MethodInfo::new(READ, "once")];
+    const SERVICE: ServiceInfo = ServiceInfo::new("store", METHODS);
+    run(async {
+        let servers = [1, 2].map(Server::start);
+        servers.iter().for_each(|server| server.methods.set(Some(&SERVICE)));
+        let client = Client::connect(config(&servers)).await.unwrap();
+        let policy = client.register(tied()).unwrap();
+        let reply = client.call(READ, b"block 9").idempotent().policy(policy).await.unwrap();
+        assert_eq!((reply.outcome().attempts, reply.outcome().tied), (1, false));
+        assert_eq!(client.counters().denied.not_allowed, 1);
+    });
 }

@@ -10,7 +10,7 @@ use bowline_client::{Client, Config, Replica};
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
     Cancel, Ended, Frame, Hello, How, Inbox, Link, LinkConfig, Load, Method, Overloaded, ReplicaId,
-    Reply, Request, Started, Station, Status, codec,
+    Reply, Request, ServiceInfo, Started, Station, Status, codec,
 };
 use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use bowline_runtime::{JoinHandle, Notify, Runtime, Stage, now, spawn_at, timeout};
@@ -38,6 +38,8 @@ pub(crate) struct Server {
     pub(crate) id: u16,
     pub(crate) address: SocketAddr,
     pub(crate) answer: Cell<Answer>,
+    /// What its hello says of its methods.
+    pub(crate) methods: Cell<Option<&'static ServiceInfo>>,
     pub(crate) requests: RefCell<Vec<(Request, Vec<u8>)>>,
     pub(crate) cancels: RefCell<Vec<Cancel>>,
     pub(crate) accepted: Cell<u32>,
@@ -58,6 +60,7 @@ impl Server {
             id,
             address: listener.local_addr().unwrap(),
             answer: Cell::new(Answer::Echo),
+            methods: Cell::default(),
             requests: RefCell::default(),
             cancels: RefCell::default(),
             accepted: Cell::new(0),
@@ -88,7 +91,8 @@ impl Server {
 
     async fn speak(&self, stream: TcpStream) {
         let station = Station { replica: ReplicaId(self.id), core: 0 };
-        let hello = Hello::server(station, vec![self.address.port()]);
+        let mut hello = Hello::server(station, vec![self.address.port()]);
+        hello.methods = self.methods.get().map(ServiceInfo::to_methods);
         let mut link = Link::accepted(hello, LinkConfig::default(), now());
         let mut inbox = Inbox::new(1 << 20);
         loop {

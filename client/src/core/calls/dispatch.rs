@@ -68,6 +68,8 @@ impl<P> Calls<P> {
             self.counters.denied.not_idempotent += 1;
         } else if self.slots.get(slot).from_extra {
             self.counters.denied.from_extra += 1;
+        } else if !self.first_allows_second(slot) {
+            self.counters.denied.not_allowed += 1;
         } else {
             self.slots.get_mut(slot).redundant = true;
             self.note(slot, Event::Call);
@@ -78,13 +80,18 @@ impl<P> Calls<P> {
         }
     }
 
+    fn first_allows_second(&self, slot: u32) -> bool {
+        let call = self.slots.get(slot);
+        self.replicas.get(call.copies[0].replica).allows_second(call.method)
+    }
+
     /// Makes the call's one copy the first of a pair, if another replica and a token are there.
     fn tie(&mut self, slot: u32, policy: &TiePolicy, now: Instant) {
         if self.slots.get(slot).size > policy.max_payload {
             self.counters.denied.too_large += 1;
             return;
         }
-        let Some(second) = self.pick_other(slot, now) else {
+        let Some(second) = self.pick_second(slot, now) else {
             self.counters.denied.no_candidate += 1;
             return;
         };

@@ -10,6 +10,7 @@ use crate::core::guard::{Change, Event};
 use crate::core::outcome::{Done, End};
 use crate::core::pick::Order;
 use crate::core::policy::HedgePolicy;
+use crate::core::replicas::Replica;
 
 impl<P> Calls<P> {
     /// A token for one more copy, if the call has none left over.
@@ -36,6 +37,21 @@ impl<P> Calls<P> {
     /// A replica that takes the payload, without a live or failed copy of this call, in another domain than the live ones
     /// if there is one.
     pub(super) fn pick_other(&mut self, slot: u32, now: Instant) -> Option<u16> {
+        self.pick_where(slot, now, |_| true)
+    }
+
+    /// The same, for a copy beside another.
+    pub(super) fn pick_second(&mut self, slot: u32, now: Instant) -> Option<u16> {
+        let method = self.slots.get(slot).method;
+        self.pick_where(slot, now, |replica| replica.allows_second(method))
+    }
+
+    fn pick_where(
+        &mut self,
+        slot: u32,
+        now: Instant,
+        suits: impl Fn(&Replica) -> bool,
+    ) -> Option<u16> {
         let call = self.slots.get(slot);
         let replicas = &self.replicas;
         let order = match call.key {
@@ -45,7 +61,7 @@ impl<P> Calls<P> {
         };
         self.picker.pick(replicas, now, order, |place, replica| {
             let copies = call.copies();
-            if !replica.fits(call.size) {
+            if !replica.fits(call.size) || !suits(replica) {
                 return None;
             }
             if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {
@@ -125,7 +141,7 @@ impl<P> Calls<P> {
             self.counters.denied.attempts += 1;
             return;
         }
-        let Some(place) = self.pick_other(slot, now) else {
+        let Some(place) = self.pick_second(slot, now) else {
             self.counters.denied.no_candidate += 1;
             return;
         };

@@ -190,6 +190,18 @@ impl<P> Calls<P> {
         }
     }
 
+    /// What the replica says of its methods: to be said before [`Calls::on_connected`]. A call is
+    /// tied or hedged only among replicas that allow a second copy of its method. One that says
+    /// nothing, as all before this, allows what the caller does.
+    pub fn on_methods(&mut self, id: ReplicaId, methods: Option<&bowline_protocol::Methods>) {
+        if let Some(place) = self.replicas.find(id) {
+            let of = |methods: &bowline_protocol::Methods| {
+                methods.iter().map(|it| (it.number, it.idempotent && it.duplicable)).collect()
+            };
+            self.replicas.get_mut(place).methods = methods.map(of);
+        }
+    }
+
     /// The replica will close its connection: it gets nothing new, and finishes what it has.
     pub fn on_leaving(&mut self, id: ReplicaId) {
         if let Some(place) = self.replicas.find(id) {

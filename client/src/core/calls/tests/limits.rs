@@ -102,3 +102,28 @@ fn a_call_that_waited_is_told_that_it_is_too_large_for_all() {
     assert_eq!(world.result(), Err(ErrorKind::PayloadTooLarge));
     world.at_rest();
 }
+
+#[test]
+fn a_call_is_tied_and_hedged_only_among_replicas_that_allow_it() {
+    const ONCE: &[MethodInfo] = &[MethodInfo::new(Method(3), "read").idempotent()];
+    const TWICE: &[MethodInfo] = &[MethodInfo::new(Method(3), "read").idempotent().duplicable(9)];
+    let [once, twice] = [ONCE, TWICE].map(|methods| ServiceInfo::new("it", methods).to_methods());
+    let mut world = World::new();
+    world.calls.on_methods(A, Some(&once));
+    for policy in [world.tied, world.hedged, world.both] {
+        let call = world.start(policy);
+        world.pass(HEDGE_DELAY);
+        assert_eq!(world.sent(), (A, 0, Cause::First));
+        assert!(world.ok(A, call, 0).is_some());
+    }
+    assert_eq!(world.calls.counters().denied.not_allowed, 3);
+    // A does, B does not: C is the next.
+    world.calls.on_methods(A, Some(&twice));
+    world.calls.on_methods(B, Some(&once));
+    let call = world.start(world.both);
+    world.pass(HEDGE_DELAY);
+    let asked: Vec<ReplicaId> = world.sends.drain(..).map(|(replica, _)| replica).collect();
+    assert_eq!(asked, [A, C], "the hedge finds nobody");
+    assert!(world.ok(A, call, 0).is_some());
+    assert_eq!(world.calls.counters().denied.not_allowed, 3);
+}

@@ -13,7 +13,8 @@ use core::time::Duration;
 
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Cause, ClientId, Ended, Error, ErrorKind, Executed, How, Load,
-    Method, Overloaded, ReplicaId, Reply, Request, Seq, Started, Station, Status, Twin,
+    Method, MethodInfo, Overloaded, ReplicaId, Reply, Request, Seq, ServiceInfo, Started, Station,
+    Status, Twin,
 };
 use bowline_time::Instant;
 
