@@ -61,7 +61,7 @@ impl Client {
         };
         if timeout(config.patience, all).await.is_err() && client.connected() == 0 {
             let last = shell.state.borrow_mut().last_error.take();
-            let last = last.unwrap_or_else(|| "none: no replica is configured".to_owned());
+            let last = last.unwrap_or_else(|| "none: no dial has ended".to_owned());
             return Err(ConnectError::NoReplica { patience: config.patience, last });
         }
         Ok(client)
@@ -69,6 +69,7 @@ impl Client {
 
     /// A client whose tasks have been spawned.
     fn begin(config: &Config) -> Result<Client, ConnectError> {
+        check_replicas(&config.replicas)?;
         let id = getrandom::u64().map_err(|error| ConnectError::Random(error.to_string()))?;
         let mut core = config.core.clone();
         if core.seed == 0 {
@@ -166,6 +167,19 @@ impl Drop for Shared {
             stream.send_with(|out| codec::encode(&Frame::Goodbye(goodbye, &[]), out));
         }
     }
+}
+
+/// Two connections of one number would take each other's copies off the book.
+fn check_replicas(replicas: &[Replica]) -> Result<(), ConnectError> {
+    if replicas.is_empty() {
+        return Err(ConnectError::NoReplicas);
+    }
+    for (n, replica) in replicas.iter().enumerate() {
+        if replicas[..n].iter().any(|other| other.id == replica.id) {
+            return Err(ConnectError::Twice(replica.id));
+        }
+    }
+    Ok(())
 }
 
 /// Failure domains are numbers to the machine: a name has one, and no name has one of its own.

@@ -108,6 +108,12 @@ pub enum ConnectError {
     /// There is no core to connect on, or it has ended.
     #[error("there is no core to connect on, or it has ended")]
     NoCore,
+    /// No replica is configured.
+    #[error("no replica is configured")]
+    NoReplicas,
+    /// Two replicas have one number.
+    #[error("replica {0} is there twice")]
+    Twice(ReplicaId),
     /// No replica could be reached.
     #[error("no replica could be reached within {patience:?}; the last to fail was {last}")]
     NoReplica {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline_client::{Client, Config, ConnectError, Replica};
-use bowline_protocol::ErrorKind;
+use bowline_protocol::{ErrorKind, ReplicaId};
 
 use crate::server::{Answer, READ, Server, World, config, run};
 
@@ -109,5 +109,17 @@ fn the_last_handle_closes_the_connections() {
         assert!(world.client.call(READ, b"x").deadline(DEADLINE).await.is_ok());
         drop(world.client);
         server.until(|server| server.closed.get() == 1).await;
+    });
+}
+
+#[test]
+fn two_replicas_of_one_number_and_no_replica_at_all_are_refused_at_once() {
+    run(async {
+        let [one, other] = [1, 1].map(Server::start);
+        let error = Client::connect(config(&[one.clone(), other])).await.err().unwrap();
+        assert!(matches!(error, ConnectError::Twice(ReplicaId(1))), "{error}");
+        let error = Client::connect(config(&[])).await.err().unwrap();
+        assert!(matches!(error, ConnectError::NoReplicas), "{error}");
+        assert_eq!(one.accepted.get(), 0);
     });
 }
