@@ -1,6 +1,6 @@
 //! Copies beyond the first: hedges, and copies in the place of those that ended.
 
-use bowline_protocol::{Cause, ErrorKind};
+use bowline_protocol::{Cause, Error, ErrorKind, Executed};
 use bowline_time::Instant;
 
 use super::Calls;
@@ -181,7 +181,15 @@ impl<P> Calls<P> {
         if !self.may_go_again(slot) {
             return Some(self.fail_held(slot, now));
         }
-        let Some(place) = self.pick_other(slot, now) else {
+        let remaining = self.slots.get(slot).deadline - now;
+        // What can't come back in time is not worth running.
+        let is_near = |replica: &Replica| replica.rtt.is_none_or(|rtt| rtt < remaining);
+        let Some(place) = self.pick_where(slot, now, is_near) else {
+            if self.pick_other(slot, now).is_some() {
+                let late = Error::new(ErrorKind::DeadlineExceeded, Executed::No);
+                self.slots.get_mut(slot).held.get_or_insert(late);
+                return Some(self.fail_held(slot, now));
+            }
             if self.may_strand(slot) {
                 self.strand(slot, now);
                 self.arm(slot);
@@ -192,12 +200,6 @@ impl<P> Calls<P> {
             }
             return Some(self.fail_held(slot, now));
         };
-        let call = self.slots.get(slot);
-        let remaining = call.deadline - now;
-        if self.replicas.get(place).rtt.is_some_and(|rtt| rtt >= remaining) {
-            // What can't come back in time is not worth running.
-            return Some(self.fail_held(slot, now));
-        }
         if end == End::Replied && !self.afford(slot) {
             return Some(self.fail_held(slot, now));
         }

@@ -228,3 +228,26 @@ fn a_key_decides_who_is_asked_first_and_next_whatever_the_policy() {
     }
     assert!([A, B, C].iter().all(|replica| firsts.contains(replica)));
 }
+
+#[test]
+fn a_copy_goes_again_past_a_replica_that_is_too_far_for_what_is_left() {
+    let mut world = World::new();
+    world.calls.on_rtt(B, DEADLINE);
+    let call = world.start(world.none);
+    world.sends.clear();
+    world.pass(MS(1));
+    world.closed(A);
+    assert_eq!(world.sent(), (C, 1, Cause::Redispatch));
+    assert!(world.ok(C, call, 1).is_some());
+    world.at_rest();
+}
+
+#[test]
+fn when_all_that_are_left_are_too_far_the_deadline_is_held_to_have_passed() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    [A, B, C].into_iter().for_each(|replica| world.calls.on_rtt(replica, DEADLINE));
+    world.ended(A, call, 0, How::Withdrawn);
+    assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
+    world.at_rest();
+}
