@@ -41,6 +41,8 @@ pub(crate) struct Copied {
     /// Its start was relayed.
     pub(crate) relayed: bool,
     pub(crate) sent: Instant,
+    /// When its server's time for it is up, at the earliest.
+    pub(crate) until: Instant,
     /// Its neighbours in the replica's list of copies that are out.
     pub(crate) prev: u32,
     pub(crate) next: u32,
@@ -56,6 +58,7 @@ impl Copied {
         executed: false,
         relayed: false,
         sent: Instant::EPOCH,
+        until: Instant::FAR_FUTURE,
         prev: NIL,
         next: NIL,
     };

@@ -52,9 +52,12 @@ impl<P> Calls<P> {
         }
         let (end, error) = match ended.how {
             How::Withdrawn => (End::Withdrawn, None),
-            // Nobody here asked for that, and no twin: the server ran out of the call's time.
+            // Nobody here asked for that, and no twin: the server ran out of the call's time, or,
+            // before that, stopped it of its own accord.
             How::Aborted if ended.by.is_none() => {
-                (End::Aborted, Some(Error::new(ErrorKind::DeadlineExceeded, Executed::Yes)))
+                let late = now >= self.slots.get(slot).copies[usize::from(n)].until;
+                let kind = if late { ErrorKind::DeadlineExceeded } else { ErrorKind::Failed };
+                (End::Aborted, Some(Error::new(kind, Executed::Yes)))
             }
             How::Aborted => (End::Aborted, None),
             How::Shed => (End::Shed, Some(Error::new(ErrorKind::Shed, Executed::No))),

@@ -302,16 +302,19 @@ impl<P> Calls<P> {
         let replica = self.replicas.get(copy.replica);
         let remaining = call.deadline - copy.sent;
         let reserve = self.config.reserve + replica.rtt.unwrap_or_default();
+        // Half of what remains is never kept back: it would be of no use to anyone.
+        let remaining = remaining - reserve.min(remaining / 2);
         let request = Request {
             attempt: self.attempt(seq, n),
             method: call.method,
-            // Half of what remains is never kept back: it would be of no use to anyone.
-            remaining: remaining - reserve.min(remaining / 2),
+            remaining,
             cause: copy.cause,
             idempotent: call.idempotent,
             tie: tie_of(call, n),
         };
-        Some(Effect::Send { replica: replica.id, call: CallKey(Seq(seq)), request })
+        let (replica, until) = (replica.id, copy.sent + remaining);
+        self.slots.get_mut(slot).copies[usize::from(n)].until = until;
+        Some(Effect::Send { replica, call: CallKey(Seq(seq)), request })
     }
 
     fn attempt(&self, seq: u64, n: u8) -> Attempt {

@@ -251,3 +251,21 @@ fn when_all_that_are_left_are_too_far_the_deadline_is_held_to_have_passed() {
     assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
     world.at_rest();
 }
+
+#[test]
+fn a_copy_that_its_server_stops_before_its_time_is_up_has_failed_and_is_not_late() {
+    for (after, kind) in [(1, ErrorKind::Failed), (40, ErrorKind::DeadlineExceeded)] {
+        let mut world = World::with(BudgetConfig::default(), |config| config.reserve = MS(10));
+        let spec = Spec { idempotent: false, ..world.spec(world.none) };
+        let call = world.try_start(spec).unwrap();
+        world.pass(MS(after));
+        let attempt = attempt(call, 0);
+        let ended = Ended { attempt, how: How::Aborted, by: None, load: Load::default() };
+        world.calls.on_ended(A, &ended, world.now);
+        world.drain();
+        assert_eq!(world.result(), Err(kind));
+        let late = u64::from(kind == ErrorKind::DeadlineExceeded);
+        assert_eq!(world.calls.counters().deadline_missed, late);
+        world.at_rest();
+    }
+}
