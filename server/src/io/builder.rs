@@ -7,7 +7,7 @@ use std::vec::Vec;
 
 use bowline_protocol::{LinkConfig, ReplicaId, Station};
 
-use super::mesh::Peer;
+use super::mesh::{MOST_CORES, Peer};
 use super::server::{self, Running};
 use super::service::Service;
 use crate::core::{ConfigError, Overload};
@@ -56,7 +56,7 @@ pub enum ServeError {
     #[error("a server needs at least one core")]
     NoCores,
     /// More cores than can be named.
-    #[error("{0} cores are more than a replica can have (65535)")]
+    #[error("{0} cores are more than a replica can have ({max})", max = MOST_CORES)]
     TooManyCores(usize),
     /// A peer that is this very replica, or was given twice.
     #[error("replica {0} can't be a peer: it is this one, or is there twice")]
@@ -254,7 +254,7 @@ impl Builder {
         if self.cores.is_empty() {
             return Err(ServeError::NoCores);
         }
-        if self.cores.len() > usize::from(u16::MAX) {
+        if self.cores.len() > MOST_CORES {
             return Err(ServeError::TooManyCores(self.cores.len()));
         }
         for (place, peer) in self.peers.iter().enumerate() {

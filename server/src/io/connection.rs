@@ -43,6 +43,8 @@ pub(super) enum End {
     OtherClient,
     #[error("another core answered, of {}", .0.ports.len())]
     OtherCore(Hello),
+    #[error("{0} cores are more than a replica can have ({max})", max = mesh::MOST_CORES)]
+    TooManyCores(usize),
     #[error("{0}")]
     Socket(#[from] io::Error),
     #[error("the other side closed it")]
@@ -53,7 +55,7 @@ impl End {
     /// What to tell the other side.
     fn goodbye(&self) -> Option<Goodbye> {
         match self {
-            End::Wire(_) | End::Misplaced(_) | End::OtherClient => {
+            End::Wire(_) | End::Misplaced(_) | End::OtherClient | End::TooManyCores(_) => {
                 Some(Goodbye { reason: GoodbyeReason::Protocol })
             }
             End::Link(error) => error.goodbye(),
@@ -93,6 +95,11 @@ impl Connection {
             return;
         }
         self.stream.send_with(|out| codec::encode(frame, out));
+    }
+
+    /// The peer's core that hears cancels on it, by its own account.
+    pub(super) fn route(&self) -> Option<Station> {
+        self.route.get()
     }
 
     /// Both sides know each other.
@@ -209,6 +216,9 @@ impl Connection {
     fn on_known<S: Service>(&self, shell: &Rc<Shell<S>>) -> Result<(), End> {
         let link = self.link.borrow();
         let (Side::Dialled(wanted), Some(hello)) = (self.side, link.peer()) else { return Ok(()) };
+        if hello.ports.len() > mesh::MOST_CORES {
+            return Err(End::TooManyCores(hello.ports.len()));
+        }
         mesh::keep_cores(shell, wanted.replica, hello.ports.len());
         if hello.station() == Some(wanted) { Ok(()) } else { Err(End::OtherCore(hello.clone())) }
     }
@@ -272,7 +282,7 @@ impl Connection {
                 End::Wire(_) | End::Misplaced(_) | End::OtherClient => io.protocol_errors += 1,
                 End::Link(LinkError::Silent(_)) => io.silent += 1,
                 End::Link(LinkError::Goodbye(_) | LinkError::Drained) => {}
-                End::Link(_) => io.protocol_errors += 1,
+                End::Link(_) | End::TooManyCores(_) => io.protocol_errors += 1,
                 End::OtherCore(_) | End::Socket(_) | End::Closed => {}
             }
         });

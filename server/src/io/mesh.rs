@@ -5,9 +5,11 @@
 //! configuration: no address that a request names is ever dialled, and no port proves a peer.
 //! Whoever answers at a peer's address says how many cores there are, and each one's port.
 
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use std::vec::Vec;
 
 use bowline_protocol::{Backoff, ReplicaId, Station};
 use bowline_runtime::net::TcpStream;
@@ -24,6 +26,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(10);
 /// How long to wait at most, so that a peer that comes back is found soon.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
+/// As many cores as a replica may have: more than any machine, and few enough to dial them all.
+pub(super) const MOST_CORES: usize = 1024;
+
 /// Another replica of the same service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Peer {
@@ -33,6 +38,41 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
 }
 
+/// What is known of a peer's cores.
+#[derive(Debug, Default)]
+pub(super) struct Cores {
+    /// How many it has, as it said last on a connection that this side dialled.
+    told: Cell<u16>,
+    /// Which of them have a task that keeps a connection to them.
+    kept: RefCell<Vec<bool>>,
+}
+
+impl Cores {
+    /// The peer has such a core.
+    pub(super) fn has(&self, core: u16) -> bool {
+        core < self.told.get()
+    }
+
+    /// How many of them are dialled.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.borrow().iter().filter(|kept| **kept).count()
+    }
+
+    /// Takes on the task for a core; false if there is one.
+    fn take_on(&self, core: u16) -> bool {
+        let (mut kept, core) = (self.kept.borrow_mut(), usize::from(core));
+        if kept.len() <= core {
+            kept.resize(core + 1, false);
+        }
+        !std::mem::replace(&mut kept[core], true)
+    }
+
+    /// The task for a core ends.
+    fn give_up(&self, core: u16) {
+        self.kept.borrow_mut()[usize::from(core)] = false;
+    }
+}
+
 /// Keeps a connection to the first core of every peer. It will tell how many there are.
 pub(super) fn keep_peers<S: Service>(shell: &Rc<Shell<S>>) {
     for peer in &shell.peers {
@@ -40,23 +80,30 @@ pub(super) fn keep_peers<S: Service>(shell: &Rc<Shell<S>>) {
     }
 }
 
-/// A peer has so many cores: keeps connections to those that are new.
+/// A peer has so many cores: keeps connections to all of them, and in the end to no others.
 pub(super) fn keep_cores<S: Service>(shell: &Rc<Shell<S>>, replica: ReplicaId, cores: usize) {
     let Some(place) = shell.peers.iter().position(|peer| peer.replica == replica) else { return };
-    let cores = u16::try_from(cores).unwrap_or(u16::MAX);
-    for core in shell.kept[place].get()..cores {
+    let known = &shell.cores[place];
+    // The first is there whatever a peer says: it may say something else next time.
+    known.told.set(cores.clamp(1, MOST_CORES) as u16);
+    for core in (0..known.told.get()).filter(|core| known.take_on(*core)) {
         let station = Station { replica, core };
-        let address = shell.peers[place].address;
-        drop(spawn_at(Stage::Input, keep(shell.clone(), station, address)));
-        shell.kept[place].set(core + 1);
+        let keeper = keep(shell.clone(), station, shell.peers[place].address, place);
+        drop(spawn_at(Stage::Input, keeper));
     }
+    shell.routes_known(replica);
 }
 
 /// Keeps a connection to one core of a peer, which is reached at `address` or whose own port is
-/// told there.
-async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, address: SocketAddr) {
+/// told there, as long as the peer has that core. `place` is the peer's among all.
+async fn keep<S: Service>(
+    shell: Rc<Shell<S>>,
+    station: Station,
+    address: SocketAddr,
+    place: usize,
+) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT, seed(shell.station(), station));
-    loop {
+    while shell.cores[place].has(station.core) {
         let was_up = match dial(&shell, station, address).await {
             Dialled::Other { port } => {
                 let direct = SocketAddr::new(address.ip(), port);
@@ -70,6 +117,7 @@ async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, address: Socket
         }
         sleep(backoff.next_wait()).await;
     }
+    shell.cores[place].give_up(station.core);
 }
 
 /// How a dial ended.

@@ -1,6 +1,7 @@
 //! A core on its thread: the machine that decides, the connections, and the running handlers.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
@@ -16,7 +17,7 @@ use super::builder::Limits;
 use super::connection::{Connection, LAST_WORDS, Side};
 use super::context::Stops;
 use super::handler;
-use super::mesh::Peer;
+use super::mesh::{Cores, Peer};
 use super::payload::{Payload, Pool};
 use super::service::Service;
 use super::stats::{IoStats, Snapshot};
@@ -30,15 +31,14 @@ pub(super) struct Shell<S> {
     /// What this core says of itself on every connection.
     hello: Hello,
     pub(super) peers: Vec<Peer>,
-    /// For each peer, how many of its cores are dialled.
-    pub(super) kept: Vec<Cell<u16>>,
+    /// For each peer, what is known of its cores.
+    pub(super) cores: Vec<Cores>,
     pub(super) payloads: Rc<Pool>,
     stops: Rc<Stops>,
     /// The accepted connections, by the place of their name.
     accepted: RefCell<Vec<Option<Rc<Connection>>>>,
-    /// The connections by which peers' cores hear cancels. There is more than one for a core only
-    /// until the older ones have noticed that they are dead.
-    routes: RefCell<Vec<(Station, Rc<Connection>)>>,
+    /// The connection by which each core of a peer hears cancels: the one that came up last.
+    routes: RefCell<BTreeMap<Station, Rc<Connection>>>,
     io: Cell<IoStats>,
     /// There is something to decide.
     pub(super) changed: Notify,
@@ -69,7 +69,7 @@ impl<S: Service> Shell<S> {
             limits,
             link,
             hello,
-            kept: vec![Cell::new(0); peers.len()],
+            cores: peers.iter().map(|_| Cores::default()).collect(),
             peers,
             payloads: Rc::default(),
             stops: Rc::new(Stops::new()),
@@ -152,20 +152,55 @@ impl<S: Service> Shell<S> {
         self.peers.iter().any(|peer| peer.replica == replica)
     }
 
-    /// A peer's core obeys cancels that it hears on this connection.
+    /// A peer has such a core, as it said itself where this side dialled it.
+    fn is_station(&self, station: Station) -> bool {
+        let mut peers = self.peers.iter().zip(&self.cores);
+        peers.any(|(peer, cores)| peer.replica == station.replica && cores.has(station.core))
+    }
+
+    /// A peer's core obeys cancels that it hears on this connection, by its own account. It takes
+    /// the place of an earlier one, which is most likely dead and has not noticed.
     pub(super) fn route_up(&self, station: Station, connection: &Rc<Connection>) {
-        self.routes.borrow_mut().push((station, connection.clone()));
+        if !self.is_station(station) {
+            self.count(|io| io.mesh_unknown += 1);
+            return;
+        }
+        if self.routes.borrow_mut().insert(station, connection.clone()).is_some() {
+            self.count(|io| io.mesh_replaced += 1);
+        }
         self.core.borrow_mut().on_mesh_up(station);
         tracing::debug!(?station, "cancels reach a peer's core");
     }
 
+    /// A peer told how many cores it has: those that came before it did are welcome now.
+    pub(super) fn routes_known(&self, replica: ReplicaId) {
+        for connection in self.accepted.borrow().iter().flatten() {
+            if let Some(station) = connection.route()
+                && station.replica == replica
+                && self.is_station(station)
+                && !self.routes.borrow().contains_key(&station)
+            {
+                self.route_up(station, connection);
+            }
+        }
+    }
+
+    /// A connection on which a peer's core heard cancels is over. If it was the last that came up,
+    /// an earlier one may live yet.
     pub(super) fn route_down(&self, station: Station, connection: &Rc<Connection>) {
         let mut routes = self.routes.borrow_mut();
-        routes.retain(|(_, route)| !Rc::ptr_eq(route, connection));
-        if !routes.iter().any(|(known, _)| *known == station) {
-            self.core.borrow_mut().on_mesh_down(station);
-            tracing::debug!(?station, "cancels do not reach a peer's core any more");
+        if !routes.get(&station).is_some_and(|route| Rc::ptr_eq(route, connection)) {
+            return;
         }
+        let accepted = self.accepted.borrow();
+        let mut others = accepted.iter().flatten();
+        if let Some(other) = others.find(|other| other.route() == Some(station)) {
+            routes.insert(station, other.clone());
+            return;
+        }
+        routes.remove(&station);
+        self.core.borrow_mut().on_mesh_down(station);
+        tracing::debug!(?station, "cancels do not reach a peer's core any more");
     }
 
     // Copies.
@@ -192,11 +227,9 @@ impl<S: Service> Shell<S> {
     fn apply(self: &Rc<Self>, effect: Effect<Payload>) {
         match effect {
             Effect::Cancel { to, cancel } => {
-                let routes = self.routes.borrow();
-                routes
-                    .iter()
-                    .filter(|(station, _)| *station == to)
-                    .for_each(|(_, connection)| self.send(connection, &Frame::Cancel(cancel)));
+                if let Some(connection) = self.routes.borrow().get(&to) {
+                    self.send(connection, &Frame::Cancel(cancel));
+                }
             }
             Effect::Send { conn, notice } => {
                 if let Some(connection) = self.client(conn) {
@@ -289,15 +322,12 @@ pub(super) trait Inside {
 impl<S: Service> Inside for Shell<S> {
     fn snapshot(&self) -> Snapshot {
         let core = self.core.borrow();
-        let mut stations: Vec<Station> =
-            self.routes.borrow().iter().map(|(station, _)| *station).collect();
-        stations.sort_unstable();
-        stations.dedup();
         Snapshot {
             copies: core.stats(),
             connections: self.io.get(),
             clients: core.connections(),
-            mesh_up: stations.len(),
+            mesh_up: self.routes.borrow().len(),
+            mesh_kept: self.cores.iter().map(Cores::kept).sum(),
             tombstones: core.tombstones(),
         }
     }

@@ -23,6 +23,12 @@ counters! {
         mesh_dialled,
         /// Attempts to reach a peer that failed.
         mesh_failed,
+        /// Times that a newer connection took the place of the one by which a peer's core heard
+        /// cancels. More than its restarts explain: somebody may pretend to be that peer.
+        mesh_replaced,
+        /// Connections of what said to be a core of a peer that, as far as it has told, has none of
+        /// that number. Cancels go there only once it has.
+        mesh_unknown,
         /// Handlers that panicked.
         panics,
         /// Replies that were larger than the caller takes.
@@ -41,6 +47,8 @@ pub struct Snapshot {
     pub clients: usize,
     /// Peers' cores that can be told that a copy starts.
     pub mesh_up: usize,
+    /// Peers' cores to which this one keeps connections, or tries to.
+    pub mesh_kept: usize,
     /// Tombstones that wait for their copies.
     pub tombstones: usize,
 }
@@ -54,6 +62,7 @@ impl Snapshot {
             connections: self.connections.plus(&other.connections),
             clients: self.clients + other.clients,
             mesh_up: self.mesh_up + other.mesh_up,
+            mesh_kept: self.mesh_kept + other.mesh_kept,
             tombstones: self.tombstones + other.tombstones,
         }
     }

@@ -164,6 +164,80 @@ fn who_claims_to_be_a_replica_that_is_no_peer_hears_nothing() {
     assert!(matches!(client.next(), Came::Started(_)), "the client relays");
 }
 
+/// It would grow the mesh, and hear of every copy that a client says is tied to it.
+#[test]
+fn a_core_that_the_peer_does_not_have_hears_nothing() {
+    let fake = FakeReplica::new(2);
+    let peers = [(ReplicaId(2), fake.address())];
+    let server = Hands::default().serve_with(|builder| builder.peers(peers));
+    let _mouth = fake.dialled();
+    let _ear = fake.dial_as(7, server.address());
+    eventually("it is counted", || server.control().snapshot().connections.mesh_unknown == 1);
+    assert_eq!(server.control().snapshot().mesh_up, 0);
+    let twin = Twin { station: Station { core: 7, ..station(2) }, n: 1 };
+    let tie = Some(Tie { twin, window: Duration::from_secs(5) });
+    let mut client = Peer::client(server.address());
+    client.request(Request { tie, ..plain(1) }, b"");
+    assert!(matches!(client.next(), Came::Started(_)), "the client relays");
+}
+
+/// It dialled before this side's own dial learned that it is there.
+#[test]
+fn a_core_that_comes_before_the_peer_told_of_it_hears_cancels_once_it_has() {
+    let fake = FakeReplica::new(2);
+    let peers = [(ReplicaId(2), fake.address())];
+    let server = Hands::default().serve_with(|builder| builder.peers(peers));
+    let _ear = fake.dial_as(1, server.address());
+    eventually("it is counted", || server.control().snapshot().connections.mesh_unknown == 1);
+    let _mouth = fake.answer(0, 2);
+    eventually("it is welcome", || server.control().snapshot().mesh_up == 1);
+}
+
+/// Each start is told once, however many say that they are that core, and while one of them is
+/// there it is told.
+#[test]
+fn only_the_newest_connection_of_a_peers_core_hears_and_an_older_one_again_after_it() {
+    let fake = FakeReplica::new(2);
+    let peers = [(ReplicaId(2), fake.address())];
+    let server = Hands::default().serve_with(|builder| builder.peers(peers));
+    let _mouth = fake.dialled();
+    let mut older = fake.dial(server.address());
+    eventually("the mesh is up", || server.control().snapshot().mesh_up == 1);
+    let mut newer = fake.dial(server.address());
+    eventually("it is replaced", || server.control().snapshot().connections.mesh_replaced == 1);
+    let mut client = Peer::client(server.address());
+    let mut hears = |ear: &mut Peer, seq| {
+        client.request(tied(ECHO, seq, 0), b"");
+        let Came::Cancel(cancel) = ear.next() else { panic!("no cancel") };
+        assert_eq!(cancel.attempt.seq.0, seq);
+        assert_eq!(client.reply().0.seq.0, seq);
+    };
+    hears(&mut newer, 1);
+    drop(newer);
+    eventually("it is gone", || server.control().snapshot().clients == 2);
+    hears(&mut older, 2);
+    drop(older);
+    eventually("the mesh is down", || server.control().snapshot().mesh_up == 0);
+}
+
+#[test]
+fn cores_that_a_peer_has_no_more_are_not_dialled_any_more() {
+    let fake = FakeReplica::new(2);
+    let peers = [(ReplicaId(2), fake.address())];
+    let server = Hands::default().serve_with(|builder| builder.peers(peers));
+    let kept = || server.control().snapshot().mesh_kept;
+    assert_eq!(kept(), 1);
+    let first = fake.answer(0, 3);
+    eventually("all are dialled", || kept() == 3);
+    drop(first);
+    // It is one core now, whichever connection it is asked on.
+    let mut answered = Vec::new();
+    eventually("only that one is dialled", || {
+        answered.extend(fake.answer_if_dialled(0, 1));
+        kept() == 1
+    });
+}
+
 #[test]
 fn a_starter_that_dies_after_its_cancel_leaves_the_client_to_send_the_call_again() {
     let mut pair = pair(1);

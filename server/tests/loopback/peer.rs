@@ -200,17 +200,43 @@ impl FakeReplica {
 
     /// The server's dial: the connection on which it hears cancels.
     pub(crate) fn dialled(&self) -> Peer {
-        let (stream, _) = self.listener.accept().unwrap();
+        let mut peer = Peer::raw(self.listener.accept().unwrap().0);
+        peer.introduce(&self.hello(0, 1), false);
+        peer
+    }
+
+    /// A dial that is answered by a core of so many.
+    pub(crate) fn answer(&self, core: u16, cores: usize) -> Peer {
+        self.reply_to(self.listener.accept().unwrap().0, core, cores)
+    }
+
+    /// As `answer`, if the server dials now.
+    pub(crate) fn answer_if_dialled(&self, core: u16, cores: usize) -> Option<Peer> {
+        self.listener.set_nonblocking(true).unwrap();
+        let dialled = self.listener.accept().ok();
+        dialled.map(|(stream, _)| self.reply_to(stream, core, cores))
+    }
+
+    fn reply_to(&self, stream: TcpStream, core: u16, cores: usize) -> Peer {
         let mut peer = Peer::raw(stream);
-        let hello = Hello::server(self.station, vec![self.address().port()]);
-        peer.introduce(&hello, false);
+        peer.send(&Frame::Hello(self.hello(core, cores)));
+        peer.send(&Frame::HelloAck(HelloAck { obeys_cancels: false, grant: None }));
         peer
     }
 
     /// Dials the server, to hear its cancels.
     pub(crate) fn dial(&self, server: SocketAddr) -> Peer {
+        self.dial_as(0, server)
+    }
+
+    /// As `dial`, from this core.
+    pub(crate) fn dial_as(&self, core: u16, server: SocketAddr) -> Peer {
         let mut peer = Peer::raw(TcpStream::connect(server).unwrap());
-        peer.introduce(&Hello::server(self.station, vec![self.address().port()]), true);
+        peer.introduce(&self.hello(core, 1), true);
         peer
+    }
+
+    fn hello(&self, core: u16, cores: usize) -> Hello {
+        Hello::server(Station { core, ..self.station }, vec![self.address().port(); cores])
     }
 }
