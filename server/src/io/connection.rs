@@ -73,28 +73,44 @@ pub(super) struct Connection {
     route: Cell<Option<Station>>,
     /// Why this side ended it, if a timer did.
     ended: RefCell<Option<LinkError>>,
+    /// Bytes that may be queued for the other side.
+    outgoing_max: usize,
+    /// It was disconnected, as it did not read what it had asked for.
+    too_slow: Cell<bool>,
     /// Goodbye was said: nothing more is, and what comes is not listened to.
     parted: Cell<bool>,
 }
 
 impl Connection {
-    pub(super) fn new(side: Side, stream: TcpStream, link: Link) -> Rc<Connection> {
+    pub(super) fn new(
+        side: Side,
+        stream: TcpStream,
+        link: Link,
+        outgoing_max: usize,
+    ) -> Rc<Connection> {
         Rc::new(Connection {
             side,
             stream,
             link: RefCell::new(link),
             route: Cell::new(None),
             ended: RefCell::new(None),
+            outgoing_max,
+            too_slow: Cell::new(false),
             parted: Cell::new(false),
         })
     }
 
-    /// Appends a frame to what goes out at the next flush.
+    /// Appends a frame to what goes out at the next flush. Who reads so slowly that more is queued
+    /// than may be is disconnected, whatever it asked for: replies, or pongs only.
     pub(super) fn send(&self, frame: &Frame<'_>) {
         if self.parted.get() {
             return;
         }
         self.stream.send_with(|out| codec::encode(frame, out));
+        if self.stream.queued() > self.outgoing_max {
+            self.too_slow.set(true);
+            self.stream.abort();
+        }
     }
 
     /// The peer's core that hears cancels on it, by its own account.
@@ -278,6 +294,7 @@ impl Connection {
     fn finish<S: Service>(self: &Rc<Self>, shell: &Rc<Shell<S>>, end: &End) {
         shell.count(|io| {
             io.closed += 1;
+            io.slow_readers += u64::from(self.too_slow.get());
             match end {
                 End::Wire(_) | End::Misplaced(_) | End::OtherClient => io.protocol_errors += 1,
                 End::Link(LinkError::Silent(_)) => io.silent += 1,

@@ -108,7 +108,8 @@ impl<S: Service> Shell<S> {
         };
         self.count(|io| io.accepted += 1);
         let link = Link::accepted(self.hello.clone(), self.link, now());
-        let connection = Connection::new(Side::Accepted(conn), stream, link);
+        let side = Side::Accepted(conn);
+        let connection = Connection::new(side, stream, link, self.limits.outgoing_bytes);
         let mut accepted = self.accepted.borrow_mut();
         if accepted.len() <= conn.index() {
             accepted.resize_with(conn.index() + 1, || None);
@@ -121,7 +122,7 @@ impl<S: Service> Shell<S> {
     pub(super) fn dialled(&self, station: Station, stream: TcpStream) -> Rc<Connection> {
         let expected = Some(station.replica);
         let link = Link::dialled(self.hello.clone(), expected, self.link, now());
-        Connection::new(Side::Dialled(station), stream, link)
+        Connection::new(Side::Dialled(station), stream, link, self.limits.outgoing_bytes)
     }
 
     pub(super) fn on_closed(&self, conn: Conn) {
@@ -136,14 +137,6 @@ impl<S: Service> Shell<S> {
         let accepted = self.accepted.borrow();
         let connection = accepted.get(conn.index())?.as_ref()?;
         (connection.side == Side::Accepted(conn)).then(|| connection.clone())
-    }
-
-    fn send(&self, connection: &Connection, frame: &Frame<'_>) {
-        connection.send(frame);
-        if connection.stream.queued() > self.limits.outgoing_bytes {
-            self.count(|io| io.slow_readers += 1);
-            connection.stream.abort();
-        }
     }
 
     // The mesh.
@@ -228,12 +221,12 @@ impl<S: Service> Shell<S> {
         match effect {
             Effect::Cancel { to, cancel } => {
                 if let Some(connection) = self.routes.borrow().get(&to) {
-                    self.send(connection, &Frame::Cancel(cancel));
+                    connection.send(&Frame::Cancel(cancel));
                 }
             }
             Effect::Send { conn, notice } => {
                 if let Some(connection) = self.client(conn) {
-                    self.send(&connection, &notice.frame());
+                    connection.send(&notice.frame());
                 }
             }
             Effect::Start(start) => {
@@ -258,11 +251,11 @@ impl<S: Service> Shell<S> {
 
     fn reply(&self, connection: &Connection, reply: Reply, payload: &[u8]) {
         if payload.len() <= connection.reply_max() {
-            return self.send(connection, &Frame::Reply(reply, payload));
+            return connection.send(&Frame::Reply(reply, payload));
         }
         self.count(|io| io.replies_too_large += 1);
         let reply = Reply { status: Status::Failed, ..reply };
-        self.send(connection, &Frame::Reply(reply, b"the reply is larger than the caller takes"));
+        connection.send(&Frame::Reply(reply, b"the reply is larger than the caller takes"));
     }
 
     /// A handler stopped without an answer.

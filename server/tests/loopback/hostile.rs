@@ -179,6 +179,20 @@ fn who_does_not_read_its_replies_is_disconnected_at_the_bound() {
     assert!(server.control().snapshot().copies.reconcile());
 }
 
+/// Not only replies: its pings are a sign of life, so that nothing else would ever end it.
+#[test]
+fn who_asks_for_pongs_and_does_not_read_them_is_disconnected_at_the_bound() {
+    let limits = Limits { outgoing_bytes: 1000, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut client = Peer::client(server.address());
+    let mut ping = Vec::new();
+    codec::encode(&Frame::Ping(Ping { token: 7 }), &mut ping);
+    eventually("it is cut off", || {
+        (0..500).for_each(|_| client.try_send_bytes(&ping));
+        server.control().snapshot().connections.slow_readers == 1
+    });
+}
+
 #[test]
 fn connections_beyond_the_limit_are_turned_away_with_a_sentence() {
     let limits = Limits { connections: 2, ..Limits::default() };
