@@ -115,21 +115,21 @@ impl Clients {
         self.clients.at(client).copies[kind].last()
     }
 
-    /// Of a connection's waiting copies the oldest, extras before primaries.
-    pub(super) fn oldest_of(&self, client: Key) -> Option<u32> {
+    /// Of a connection's waiting copies the oldest, extras before primaries, or only extras.
+    pub(super) fn oldest_of(&self, client: Key, only_extras: bool) -> Option<u32> {
         let [primaries, extras, _] = &self.clients.get(client)?.copies;
-        extras.first().or(primaries.first())
+        extras.first().or(if only_extras { None } else { primaries.first() })
     }
 
     /// If a connection has more copies waiting than this many: one of them to make room, an extra
-    /// if it can be, of the connection that has most. The oldest, or the newest.
-    pub(super) fn crowding(&self, more_than: u32, oldest: bool) -> Option<u32> {
+    /// if it can be (or must), of the connection that has most. The oldest, or the newest.
+    pub(super) fn crowding(&self, more_than: u32, oldest: bool, only_extras: bool) -> Option<u32> {
         let most = self.clients.iter().max_by_key(|client| client.waiting())?;
         if most.waiting() <= more_than {
             return None;
         }
         let pick = |list: &List| if oldest { list.first() } else { list.last() };
         let [primaries, extras, _] = &most.copies;
-        pick(extras).or_else(|| pick(primaries))
+        pick(extras).or_else(|| if only_extras { None } else { pick(primaries) })
     }
 }

@@ -257,6 +257,11 @@ impl<P> Copies<P> {
         if newest_first { self.clients.take_turn() } else { self.oldest() }
     }
 
+    /// The extra copy that has waited longest.
+    pub(super) const fn oldest_extra(&self) -> Option<u32> {
+        self.lists.extras.first()
+    }
+
     /// The extra copy that came last: the first to make room.
     pub(super) const fn newest_extra(&self) -> Option<u32> {
         self.lists.extras.last()

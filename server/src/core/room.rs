@@ -23,8 +23,8 @@ pub(super) enum Full {
 impl<P> Core<P> {
     /// Sees to it that there is time and room for a copy.
     ///
-    /// When the queue is full, a primary displaces extra copies, the newest first. Else a copy
-    /// displaces one of the connection that has most waiting, if that has more than its own: so
+    /// When the queue is full, a primary displaces extra copies, the newest first; an extra never
+    /// displaces a primary. Else a copy displaces one of the connection that has most waiting, if that has more than its own: so
     /// nobody crowds others out. And under overload, where the newest are served first, the oldest
     /// makes room: of the same connection, if it has any.
     pub(super) fn make_room(
@@ -45,7 +45,7 @@ impl<P> Core<P> {
             self.displace_extras(bytes);
             return Ok(());
         }
-        let (victim, counts_as_greedy) = self.victim(conn).ok_or(full)?;
+        let (victim, counts_as_greedy) = self.victim(conn, request.is_extra()).ok_or(full)?;
         if self.copies.queued_bytes() - self.copies.at(victim).bytes + bytes
             > self.config.queue_bytes
         {
@@ -121,18 +121,22 @@ impl<P> Core<P> {
     }
 
     /// The copy that makes room for one of this connection, if there is any, and whether it has to
-    /// since its own connection has too many.
-    fn victim(&self, conn: Conn) -> Option<(u32, bool)> {
+    /// since its own connection has too many. For an extra only another extra does.
+    fn victim(&self, conn: Conn, extra: bool) -> Option<(u32, bool)> {
         let overloaded = self.governor.is_overloaded();
         let own = self.copies.clients.waiting(conn.0);
         // Of one more than its own the other would only be ousted in turn.
-        if let Some(crowding) = self.copies.clients.crowding(own + 1, overloaded) {
+        if let Some(crowding) = self.copies.clients.crowding(own + 1, overloaded, extra) {
             return Some((crowding, true));
         }
         if !overloaded {
             return None;
         }
-        let oldest = self.copies.clients.oldest_of(conn.0).or_else(|| self.copies.oldest())?;
+        let own = self.copies.clients.oldest_of(conn.0, extra);
+        let oldest = own.or_else(|| match extra {
+            true => self.copies.oldest_extra(),
+            false => self.copies.oldest(),
+        })?;
         Some((oldest, false))
     }
 }

@@ -124,6 +124,21 @@ fn a_connection_that_has_more_waiting_makes_room_for_one_that_has_less() {
 }
 
 #[test]
+fn an_extra_takes_no_primarys_place_however_many_its_connection_has() {
+    for extra in [hedge, secondary] {
+        let (mut bench, modest) = crowded();
+        bench.request_on(modest, extra(20));
+        assert!(
+            matches!(bench.turn().one_notice(), (conn, Notice::Overloaded(_)) if conn == modest)
+        );
+        let (mut bench, _) = overloaded(plain);
+        bench.request(patient(extra(20)));
+        assert!(matches!(bench.turn().one_notice().1, Notice::Overloaded(_)));
+        assert_eq!(bench.core.stats().shed(), 0);
+    }
+}
+
+#[test]
 fn connections_share_the_queue_evenly_in_the_end_and_do_not_oust_each_other_for_ever() {
     let (mut bench, modest) = crowded();
     (20..40).for_each(|seq| bench.request_on(modest, plain(seq)));
