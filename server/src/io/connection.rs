@@ -199,10 +199,11 @@ impl Connection {
         let mut lease = self.stream.receive().await?.ok_or(End::Closed)?;
         loop {
             let mut frames = inbox.feed(&lease);
-            while let Some(frame) = frames.next()?
-                && !self.parted.get()
-            {
-                self.apply(shell, &frame)?;
+            // To the end of the piece also after a goodbye: the next one begins within a frame.
+            while let Some(frame) = frames.next()? {
+                if !self.parted.get() {
+                    self.apply(shell, &frame)?;
+                }
             }
             match self.stream.try_receive() {
                 Some(next) => lease = next,

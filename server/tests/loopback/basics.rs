@@ -323,6 +323,29 @@ fn a_declared_service_is_served() {
     assert_eq!((reply.status, reply.executed), (Status::BadRequest, false));
 }
 
+/// What crosses the goodbye is not listened to, but read: frames that lie across two pieces, too.
+#[test]
+fn a_client_that_goes_on_after_the_goodbye_has_not_broken_the_protocol() {
+    let hands = Hands::default();
+    let server = hands.serve();
+    let mut client = Peer::client(server.address());
+    // It keeps the server from its end meanwhile.
+    let _other = Peer::client(server.address());
+    server.control().shut_down(Duration::ZERO);
+    while !matches!(client.next(), Came::Goodbye(..)) {}
+    (1..=2_000).for_each(|seq| client.request(plain(seq), &[7; 1_001]));
+    drop(client);
+    let mut seen = server.control().snapshot();
+    eventually("it has closed, or the server is over", || {
+        let now = server.control().snapshot();
+        if now.connections.accepted > 0 {
+            seen = now;
+        }
+        seen.connections.closed > 0 || now.connections.accepted == 0
+    });
+    assert_eq!(seen.connections.protocol_errors, 0);
+}
+
 /// Whoever closes a socket in which something is unread takes back what the other side has not yet
 /// got. A client in full flow must lose nothing for that: each request is answered or refused.
 #[test]
