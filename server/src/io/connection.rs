@@ -1,9 +1,12 @@
 //! One connection: bytes in, frames out of them, each to whom it concerns.
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::string::ToString;
+use std::task::Poll;
 use std::time::Duration;
 
 use bowline_protocol::{
@@ -11,7 +14,8 @@ use bowline_protocol::{
     Request, Station, WireError, codec,
 };
 use bowline_runtime::net::{Shutdown, TcpStream};
-use bowline_runtime::{now, sleep_until, spawn, timeout};
+use bowline_runtime::{Notify, now, sleep_until, spawn, timeout};
+use bowline_time::Instant;
 
 use super::mesh;
 use super::service::Service;
@@ -71,6 +75,10 @@ pub(super) struct Connection {
     link: RefCell<Link>,
     /// Whose cancels go out on it, once it is up.
     route: Cell<Option<Station>>,
+    /// What its timer is set to.
+    alarm: Cell<Instant>,
+    /// The link wants to be looked at before that.
+    sooner: Notify,
     /// Why this side ended it, if a timer did.
     ended: RefCell<Option<LinkError>>,
     /// Bytes that may be queued for the other side.
@@ -93,6 +101,8 @@ impl Connection {
             stream,
             link: RefCell::new(link),
             route: Cell::new(None),
+            alarm: Cell::new(Instant::FAR_FUTURE),
+            sooner: Notify::new(),
             ended: RefCell::new(None),
             outgoing_max,
             too_slow: Cell::new(false),
@@ -133,6 +143,9 @@ impl Connection {
         let mut link = self.link.borrow_mut();
         while let Some(frame) = link.poll_transmit(now()) {
             self.send(&frame);
+        }
+        if link.next_timeout() < self.alarm.get() {
+            self.sooner.notify();
         }
     }
 
@@ -325,7 +338,17 @@ impl Connection {
 async fn watch(connection: Rc<Connection>) {
     loop {
         let next = connection.link.borrow().next_timeout();
-        sleep_until(next).await;
+        connection.alarm.set(next);
+        let (mut alarm, mut sooner) = (sleep_until(next), connection.sooner.notified());
+        let rang = poll_fn(|task| {
+            if Pin::new(&mut alarm).poll(task).is_ready() {
+                return Poll::Ready(true);
+            }
+            Pin::new(&mut sooner).poll(task).map(|()| false)
+        });
+        if !rang.await {
+            continue;
+        }
         let result = connection.link.borrow_mut().on_timeout(now());
         if let Err(error) = result {
             connection.ended.replace(Some(error));

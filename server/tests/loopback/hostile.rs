@@ -127,12 +127,13 @@ fn who_never_says_hello_is_sent_away() {
     assert_eq!(server.control().snapshot().clients, 0);
 }
 
+/// And is not given the time that it had for its hello.
 #[test]
 fn who_falls_silent_is_sent_away() {
     let link = LinkConfig {
         ping_after: Duration::from_millis(10),
         dead_after: Duration::from_millis(40),
-        ..LinkConfig::default()
+        hello_timeout: Duration::from_secs(3600),
     };
     let server = Hands::default().serve_with(|builder| builder.link(link));
     let client = Peer::client(server.address());
