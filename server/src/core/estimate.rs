@@ -9,6 +9,8 @@ const SAMPLE_SHIFT: u32 = 3;
 const SLOW_SHIFT: u32 = 6;
 /// From a mean of zero, too, there must be a way up: a microsecond.
 const LEAST_SERVICE_NS: u64 = 1_000;
+/// An hour: what a caller grants without a deadline counts as this.
+const GRANTED_MOST_NS: u64 = 3_600_000_000_000;
 /// The share that starts is counted in parts of this.
 const WHOLE: u64 = 1 << 16;
 
@@ -64,9 +66,17 @@ impl Estimate {
     }
 
     /// A copy was taken on that may take so long.
+    ///
+    /// That is a caller's word. So a sample counts for at most twice the mean and at least half of
+    /// it: one with all the time in the world, or none, moves it no more than any other. And nobody
+    /// waits an hour, or grants less than it takes to be served behind one other.
     pub(super) fn accepted(&mut self, remaining: Duration) {
-        let sample = nanos(remaining);
-        let mean = self.granted_ns.map_or(sample, |mean| smooth(mean, sample, SLOW_SHIFT));
+        let least = self.service_ns.unwrap_or(0).saturating_mul(2).min(GRANTED_MOST_NS);
+        let sample = nanos(remaining).clamp(least, GRANTED_MOST_NS);
+        let mean = self.granted_ns.map_or(sample, |mean| {
+            let believable = sample.clamp(mean / 2, mean.max(1) * 2);
+            smooth(mean, believable, SLOW_SHIFT)
+        });
         self.granted_ns = Some(mean);
     }
 
@@ -146,6 +156,20 @@ mod tests {
         assert!(estimate.service() < 3 * MS);
         (0..30).for_each(|_| estimate.served(100 * MS));
         assert!(estimate.service() > 70 * MS, "but handlers that stay slow are believed");
+    }
+
+    #[test]
+    fn one_caller_without_a_deadline_or_without_time_says_nothing_about_all() {
+        let mut estimate = Estimate::new();
+        estimate.served(MS);
+        (0..1000).for_each(|_| estimate.accepted(100 * MS));
+        estimate.accepted(Duration::MAX);
+        assert!(estimate.granted() < 102 * MS, "{:?}", estimate.granted());
+        (0..100).for_each(|_| estimate.accepted(100 * MS));
+        (0..2).for_each(|_| estimate.accepted(Duration::from_nanos(1)));
+        assert!(estimate.granted() > 97 * MS, "{:?}", estimate.granted());
+        (0..5000).for_each(|_| estimate.accepted(Duration::from_nanos(1)));
+        assert!(estimate.granted() >= 2 * MS, "who grants less than a service is not waited for");
     }
 
     #[test]
