@@ -174,8 +174,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a reply denies that it ran",
         END,
-        "        let executed = !matches!(status, Status::NoSuchMethod | Status::BadRequest);",
-        "        let executed = false;",
+        "        let reply = Reply { attempt: request.attempt, status, executed: true, load: self.load() };",
+        "        let reply = Reply { attempt: request.attempt, status, executed: false, load: self.load() };",
     ),
     mutation(
         "an accepted copy is not counted",

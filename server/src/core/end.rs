@@ -30,9 +30,8 @@ impl<P> Core<P> {
         }
         self.stats.replied += 1;
         self.stats.replied_failed += u64::from(status == Status::Failed);
-        // A handler that could make nothing of the request has done nothing.
-        let executed = !matches!(status, Status::NoSuchMethod | Status::BadRequest);
-        let reply = Reply { attempt: request.attempt, status, executed, load: self.load() };
+        // Whatever the handler says of the request: it was started.
+        let reply = Reply { attempt: request.attempt, status, executed: true, load: self.load() };
         Some((conn, reply))
     }
 

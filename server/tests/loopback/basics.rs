@@ -320,7 +320,7 @@ fn a_declared_service_is_served() {
     assert_eq!(client.reply().1, Status::App(44));
     client.request(plain(3), b"\xff\xff");
     let Came::Reply(reply, _) = client.next() else { panic!("no reply") };
-    assert_eq!((reply.status, reply.executed), (Status::BadRequest, false));
+    assert_eq!((reply.status, reply.executed), (Status::BadRequest, true));
 }
 
 /// What crosses the goodbye is not listened to, but read: frames that lie across two pieces, too.
