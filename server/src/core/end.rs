@@ -8,6 +8,11 @@ use super::histograms::record;
 use super::{Conn, CopyKey, Core, Notice, StopReason};
 
 impl<P> Core<P> {
+    /// The connection that waits for a copy's answer.
+    pub fn connection_of(&self, copy: CopyKey) -> Option<Conn> {
+        self.copies.at(self.copies.find(copy.0)?).conn
+    }
+
     /// A handler is done, with this status. Returns what to answer, and on which connection; None
     /// if nobody waits for it any more (or the copy is not known).
     pub fn on_finished(

@@ -7,8 +7,7 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::{
-    Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, ReplicaId, Reply, Station, Status,
-    codec,
+    Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, ReplicaId, Station, Status, codec,
 };
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::{JoinHandle, Notify, now, spawn, timeout};
@@ -240,22 +239,20 @@ impl<S: Service> Shell<S> {
     /// A handler is done, with this.
     pub(super) fn finish(&self, copy: CopyKey, status: Status, payload: &[u8]) {
         self.stops.end(copy);
+        let caller = self.core.borrow().connection_of(copy).and_then(|conn| self.client(conn));
+        let too_large = caller.is_some_and(|caller| payload.len() > caller.reply_max());
+        let (status, payload) = match too_large {
+            true => (Status::Failed, &b"the reply is larger than the caller takes"[..]),
+            false => (status, payload),
+        };
         let finished = self.core.borrow_mut().on_finished(copy, status, now());
         if let Some((conn, reply)) = finished
             && let Some(connection) = self.client(conn)
         {
-            self.reply(&connection, reply, payload);
+            self.count(|io| io.replies_too_large += u64::from(too_large));
+            connection.send(&Frame::Reply(reply, payload));
         }
         self.changed.notify();
-    }
-
-    fn reply(&self, connection: &Connection, reply: Reply, payload: &[u8]) {
-        if payload.len() <= connection.reply_max() {
-            return connection.send(&Frame::Reply(reply, payload));
-        }
-        self.count(|io| io.replies_too_large += 1);
-        let reply = Reply { status: Status::Failed, ..reply };
-        connection.send(&Frame::Reply(reply, b"the reply is larger than the caller takes"));
     }
 
     /// A handler stopped without an answer.

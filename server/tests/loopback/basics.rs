@@ -184,6 +184,8 @@ fn a_reply_that_the_caller_does_not_take_is_a_failure_and_not_a_broken_connectio
     let mut client = Peer::client(server.address());
     client.request(calling(BLOW, 1), &(2_u32 << 20).to_le_bytes());
     assert_eq!(client.reply().1, Status::Failed);
+    let snapshot = server.control().snapshot();
+    assert_eq!((snapshot.connections.replies_too_large, snapshot.copies.replied_failed), (1, 1));
     client.request(calling(BLOW, 2), &1000_u32.to_le_bytes());
     assert_eq!(client.reply().2.len(), 1000);
 }
