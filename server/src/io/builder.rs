@@ -58,9 +58,12 @@ pub enum ServeError {
     /// More cores than can be named.
     #[error("{0} cores are more than a replica can have ({max})", max = MOST_CORES)]
     TooManyCores(usize),
-    /// A peer that is this very replica, or was given twice.
-    #[error("replica {0} can't be a peer: it is this one, or is there twice")]
-    BadPeer(ReplicaId),
+    /// A peer that is this very replica.
+    #[error("replica {0} can't be a peer: it is this one")]
+    OwnPeer(ReplicaId),
+    /// A peer that was given twice.
+    #[error("replica {0} can't be a peer twice")]
+    PeerTwice(ReplicaId),
     /// A request of the largest size would never fit into the queue.
     #[error("queue_bytes ({queue}) is less than request_bytes ({request})")]
     QueueTooSmall {
@@ -86,6 +89,9 @@ pub enum ServeError {
     /// The service could not be made.
     #[error("the service can't start: {0}")]
     Service(io::Error),
+    /// Signals can't be heard.
+    #[error("can't hear signals: {0}")]
+    Signals(io::Error),
     /// The thread of a core could not be made, or it panicked.
     #[error("core {core} ended unexpectedly: {source}")]
     Thread {
@@ -259,8 +265,11 @@ impl Builder {
         }
         for (place, peer) in self.peers.iter().enumerate() {
             let twice = self.peers[..place].iter().any(|other| other.replica == peer.replica);
-            if twice || peer.replica == self.replica {
-                return Err(ServeError::BadPeer(peer.replica));
+            if peer.replica == self.replica {
+                return Err(ServeError::OwnPeer(peer.replica));
+            }
+            if twice {
+                return Err(ServeError::PeerTwice(peer.replica));
             }
         }
         let Limits { queue_bytes: queue, request_bytes: request, .. } = self.limits;

@@ -118,8 +118,8 @@ impl Running {
     /// As [`Running::shut_down`]; also if signals can't be had.
     pub fn run_until_signal(self) -> Result<(), ServeError> {
         use signal_hook::consts::{SIGINT, SIGTERM};
-        let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT])
-            .map_err(|source| ServeError::Thread { core: 0, source })?;
+        let mut signals =
+            signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Signals)?;
         signals.forever().next();
         self.shut_down(GRACE)
     }
@@ -239,7 +239,11 @@ where
             .map_err(|source| ServeError::Thread { core, source })?;
         let Ok(Listening { handle, address: bound, port }) = listens.recv() else {
             // The others end as their senders are dropped.
-            return Err(join((core.into(), thread)).err().unwrap_or(ServeError::NoCores));
+            let early = || ServeError::Thread {
+                core,
+                source: io::Error::other("it ended before it listened"),
+            };
+            return Err(join((core.into(), thread)).err().unwrap_or_else(early));
         };
         address = bound;
         ports.push(port);

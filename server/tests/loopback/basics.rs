@@ -233,8 +233,8 @@ fn what_can_not_be_is_refused_before_anything_starts() {
     .map(|result| result.unwrap_err().to_string());
     assert!(errors[0].contains("at least one core"), "{}", errors[0]);
     assert!(errors[1].contains("slots must be at least 1"), "{}", errors[1]);
-    assert!(errors[2].contains("replica 0 can't be a peer"), "{}", errors[2]);
-    assert!(errors[3].contains("replica 2 can't be a peer"), "{}", errors[3]);
+    assert_eq!(errors[2], "replica 0 can't be a peer: it is this one");
+    assert_eq!(errors[3], "replica 2 can't be a peer twice");
 }
 
 #[test]
