@@ -37,6 +37,11 @@ pub trait Service: 'static {
     /// Whether a handler of this method may be dropped at any of its awaits, once nobody needs its
     /// answer any more. By default none may: a handler then runs to its end, unless it looks at
     /// [`Context::is_cancelled`] by itself.
+    ///
+    /// Methods that are tied should be interruptible, or look. When both copies start at once, the
+    /// secondary is to give way; where it can't, both do the whole work. Then two replicas whose
+    /// copies take equally long go on to start the next call at the same moment, and the next: they
+    /// march in step, and do everything twice until their queues run empty.
     fn interruptible(&self, method: Method) -> bool {
         let _ = method;
         false
