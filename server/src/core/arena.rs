@@ -134,6 +134,7 @@ impl<T, const LISTS: usize> Arena<T, LISTS> {
     }
 
     /// All entries, in the order of their places.
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().filter_map(|place| place.value.as_ref())
     }

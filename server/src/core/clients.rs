@@ -1,11 +1,16 @@
 //! Whose the copies are: for each client's connection the copies that it brought, and whose turn it
 //! is when there is too much to do for all.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::arena::{Arena, Key, List};
 use super::copies::Copy;
 
 /// Links of a copy in the list of its connection.
 const BY_CLIENT: usize = 1;
+/// Links of a connection in the list of those that have as many waiting.
+const BY_WAITING: usize = 2;
 
 /// Which of its connection's lists a copy stands in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,15 +36,44 @@ impl Client {
 
 /// All open connections.
 pub(super) struct Clients {
-    clients: Arena<Client, 2>,
+    clients: Arena<Client, 3>,
+    /// For each number of waiting copies the connections that have so many (but for none), so that
+    /// who has most is found at once, just when the queue is full and there is no time to look.
+    levels: Vec<List>,
+    /// No connection has more waiting than this; one has as many.
+    most: u32,
     /// The connections that have primaries waiting, and those that have extras: next is whose turn
     /// is longest ago.
     turns: [List; 2],
 }
 
 impl Clients {
-    pub(super) fn with_capacity(capacity: u32) -> Clients {
-        Clients { clients: Arena::with_capacity(capacity), turns: [List::EMPTY; 2] }
+    /// Room for so many connections, which have up to `waiting_max` copies waiting.
+    pub(super) fn with_capacity(capacity: u32, waiting_max: u32) -> Clients {
+        Clients {
+            clients: Arena::with_capacity(capacity),
+            levels: vec![List::EMPTY; waiting_max as usize + 1],
+            most: 0,
+            turns: [List::EMPTY; 2],
+        }
+    }
+
+    /// A connection has one copy more or less waiting than before.
+    fn change_level(&mut self, client: u32, before: u32) {
+        let after = self.clients.at(client).waiting();
+        if before == after {
+            return;
+        }
+        if before > 0 {
+            self.clients.unlink(&mut self.levels[before as usize], BY_WAITING, client);
+        }
+        if after > 0 {
+            self.clients.push_back(&mut self.levels[after as usize], BY_WAITING, client);
+        }
+        // It changes by one: if the highest level is empty now, the connection is on the next.
+        if after > self.most || self.levels[self.most as usize].len() == 0 {
+            self.most = after;
+        }
     }
 
     pub(super) const fn len(&self) -> u32 {
@@ -80,9 +114,11 @@ impl Clients {
         copy: u32,
     ) {
         let Some(index) = self.clients.find(client) else { return };
+        let before = self.clients.at(index).waiting();
         let list = &mut self.clients.at_mut(index).copies[kind as usize];
         copies.push_back(list, BY_CLIENT, copy);
         let is_first = list.len() == 1;
+        self.change_level(index, before);
         if is_first && let Some(turns) = self.turns.get_mut(kind as usize) {
             self.clients.push_back(turns, kind as usize, index);
         }
@@ -97,9 +133,11 @@ impl Clients {
         copy: u32,
     ) {
         let Some(index) = self.clients.find(client) else { return };
+        let before = self.clients.at(index).waiting();
         let list = &mut self.clients.at_mut(index).copies[kind as usize];
         copies.unlink(list, BY_CLIENT, copy);
         let was_last = list.len() == 0;
+        self.change_level(index, before);
         if was_last && let Some(turns) = self.turns.get_mut(kind as usize) {
             self.clients.unlink(turns, kind as usize, index);
         }
@@ -124,12 +162,23 @@ impl Clients {
     /// If a connection has more copies waiting than this many: one of them to make room, an extra
     /// if it can be (or must), of the connection that has most. The oldest, or the newest.
     pub(super) fn crowding(&self, more_than: u32, oldest: bool, only_extras: bool) -> Option<u32> {
-        let most = self.clients.iter().max_by_key(|client| client.waiting())?;
-        if most.waiting() <= more_than {
+        if self.most <= more_than {
             return None;
         }
+        let most = self.clients.at(self.levels[self.most as usize].first()?);
         let pick = |list: &List| if oldest { list.first() } else { list.last() };
         let [primaries, extras, _] = &most.copies;
         pick(extras).or_else(|| if only_extras { None } else { pick(primaries) })
+    }
+}
+
+#[cfg(test)]
+impl Clients {
+    /// How many copies the connection has waiting that has most: as the lists say, and as all
+    /// connections say when they are asked one by one.
+    pub(super) fn most_waiting(&self) -> [u32; 2] {
+        let listed = self.levels[self.most as usize].first();
+        let of = |index| self.clients.at(index).waiting();
+        [listed.map_or(0, of), self.clients.iter().map(Client::waiting).max().unwrap_or(0)]
     }
 }

@@ -109,8 +109,9 @@ impl<P> Core<P> {
         config.check()?;
         let (slots, seed) = (config.slots as usize, config.hash_seed);
         let methods = Methods::new(&config.methods)?;
-        let clients = Clients::with_capacity(config.connections);
         let copies = slots + config.queue_requests as usize;
+        let clients =
+            Clients::with_capacity(config.connections, config.slots + config.queue_requests);
         Ok(Core {
             histograms: Histograms::new(methods.iter()),
             methods,

@@ -37,6 +37,8 @@ impl Walk {
     }
 
     fn step(&mut self) {
+        let [listed, counted] = self.bench.core.copies.clients.most_waiting();
+        assert_eq!(listed, counted);
         match self.random.below(10) {
             0..=3 => self.send(),
             4..=5 => self.cancel(),
