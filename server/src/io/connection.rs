@@ -350,6 +350,10 @@ async fn watch(connection: Rc<Connection>) {
             continue;
         }
         let result = connection.link.borrow_mut().on_timeout(now());
+        if let Err(LinkError::Drained) = result {
+            // Whoever had it leave says goodbye, and sees that it is read.
+            return;
+        }
         if let Err(error) = result {
             connection.ended.replace(Some(error));
             // Its reader wakes up, and sees to the rest.
