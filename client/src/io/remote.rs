@@ -102,15 +102,21 @@ impl Remote {
     /// [`ConnectError`] of the first core that could not.
     pub async fn connect(cores: &[Handle], config: Config) -> Result<Remote, ConnectError> {
         let mut inner = Inner { cores: Vec::new(), turn: AtomicU64::new(0) };
+        // Dropped before `inner`, which has the clients removed: a client that connects only after
+        // that finds that nobody wants it.
+        let wanted = Arc::new(());
         for core in cores {
             let (config, name) = (config.clone(), name());
+            let wanted = Arc::downgrade(&wanted);
+            inner.cores.push((core.clone(), name));
             let connected = core.spawn(move || async move {
                 let client = Client::connect(config).await?;
-                LOCAL.with_borrow_mut(|local| local.clients.insert(name, client));
+                if wanted.strong_count() > 0 {
+                    LOCAL.with_borrow_mut(|local| local.clients.insert(name, client));
+                }
                 Ok::<(), ConnectError>(())
             });
             connected.await.map_err(|Lost| ConnectError::NoCore)??;
-            inner.cores.push((core.clone(), name));
         }
         if inner.cores.is_empty() {
             return Err(ConnectError::NoCore);

@@ -85,6 +85,22 @@ fn dropping_the_future_on_its_thread_cancels_on_the_wire() {
 }
 
 #[test]
+fn a_client_that_nobody_waits_for_any_more_does_not_stay_connected() {
+    let (servers, replicas) = servers();
+    let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>()).unwrap();
+    block_on(async {
+        let mut connecting = std::pin::pin!(Remote::connect(cores.handles(), patient(replicas)));
+        // Whether it is connected by then or not, it is not wanted afterwards.
+        std::future::poll_fn(|context| {
+            drop(connecting.as_mut().poll(context));
+            std::task::Poll::Ready(())
+        })
+        .await;
+    });
+    until(&servers, |server| server.accepted.get() == 1 && server.closed.get() == 1);
+}
+
+#[test]
 fn a_failure_comes_back_with_its_error() {
     let (servers, replicas) = servers();
     let cores = Runtime::builder().cores([0], |_| std::future::pending::<()>()).unwrap();
