@@ -3,7 +3,8 @@
 //! One bucket for all cores of a client, in one atomic word, so that it is exact: what is spent
 //! and what is outstanding change together or not at all. The bucket's level bounds extra
 //! *executions* (what comes in as calls succeed, plus the burst); the cap bounds extra *copies
-//! outstanding*, nearly all of which come back unused when they are tied.
+//! outstanding*, nearly all of which come back unused when they are tied. Since each of those could
+//! still run, each is taken out of the level, too: the burst bounds both.
 //!
 //! A token is reserved before a copy is sent. When the call has ended, the tokens of copies that
 //! ran are spent, and the others go back.
@@ -21,13 +22,16 @@ const TOKEN: u32 = 1024;
 /// How much is granted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct BudgetConfig {
-    /// What a call that succeeds adds, in tokens: the share of calls that may run twice. 0 to 1.
+    /// What a call that succeeds adds, in tokens: the share of calls that may run twice. 0, or
+    /// 1/2048 to 1; it is kept in steps of 1/1024.
     pub fraction: f64,
     /// The bucket's size, in tokens, and what is in it at first. Up to 1 048 576.
     pub burst: u32,
-    /// How many tokens may be out at a time, reserved for copies that have not ended.
+    /// How many tokens may be out at a time, reserved for copies that have not ended. Each is taken
+    /// out of the bucket, so there are never more out than `burst`, nor than are in the bucket: both
+    /// are to be as large as the number of tied calls in flight. Up to 1 048 576.
     pub outstanding: u32,
-    /// What a call that fails takes out, in tokens. 0 to 1000.
+    /// What a call that fails takes out, in tokens. 0, or 1/2048 to 1000.
     pub drain: f64,
 }
 
@@ -43,10 +47,15 @@ impl BudgetConfig {
     ///
     /// [`ConfigError`] for the first setting that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let BudgetConfig { fraction, burst, drain, .. } = *self;
-        check("budget.fraction", fraction, (0.0..=1.0).contains(&fraction), "0 to 1")?;
+        let BudgetConfig { fraction, burst, outstanding, drain } = *self;
+        // Less than half a unit would be rounded to nothing.
+        let up_to = |most: f64, tokens: f64| {
+            tokens == 0.0 || (0.5 / f64::from(TOKEN)..=most).contains(&tokens)
+        };
+        check("budget.fraction", fraction, up_to(1.0, fraction), "0, or 1/2048 to 1")?;
         check("budget.burst", burst, burst <= 1 << 20, "up to 1048576")?;
-        check("budget.drain", drain, (0.0..=1000.0).contains(&drain), "0 to 1000")
+        check("budget.outstanding", outstanding, outstanding <= 1 << 20, "up to 1048576")?;
+        check("budget.drain", drain, up_to(1000.0, drain), "0, or 1/2048 to 1000")
     }
 }
 

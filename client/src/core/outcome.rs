@@ -74,7 +74,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Unless a policy knows better: a request that can't be meant is fatal, a failure is not.
+    /// Unless a policy knows better: a request that can't be meant is fatal, a failure is not, nor is
+    /// an error of the service's own. So an idempotent call that one replica answers with "not
+    /// found" is asked of the others, for a token each, whatever its policy: a service whose errors
+    /// are final registers a policy with a verdict that says so.
     pub const fn of(status: Status) -> Verdict {
         match status {
             Status::Ok => Verdict::Good,

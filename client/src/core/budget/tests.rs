@@ -90,5 +90,24 @@ fn threads_that_race_never_overspend_it() {
 fn a_setting_out_of_range_is_refused_by_name() {
     let config = BudgetConfig { fraction: 1.5, ..BudgetConfig::default() };
     let error = Budget::new(config).unwrap_err();
-    assert_eq!(error.to_string(), "budget.fraction is 1.5, but must be 0 to 1");
+    assert_eq!(error.to_string(), "budget.fraction is 1.5, but must be 0, or 1/2048 to 1");
+}
+
+#[test]
+fn what_would_be_rounded_to_nothing_is_refused_and_nothing_is_not() {
+    let ok = BudgetConfig::default();
+    let of = |fraction| BudgetConfig { fraction, ..ok }.validate();
+    assert_eq!(of(0.0), Ok(()));
+    assert_eq!(of(1.0 / 2048.0), Ok(()));
+    assert_eq!(of(0.0004).unwrap_err().field, "budget.fraction");
+    let error = BudgetConfig { drain: 0.0004, ..ok }.validate().unwrap_err();
+    assert_eq!(error.field, "budget.drain");
+    let error = BudgetConfig { outstanding: u32::MAX, ..ok }.validate().unwrap_err();
+    assert_eq!(error.field, "budget.outstanding");
+}
+
+#[test]
+fn no_more_is_outstanding_than_the_burst_whatever_the_cap() {
+    let budget = budget(0.5, 2, 100);
+    assert_eq!([(); 3].map(|()| budget.reserve()), [Ok(()), Ok(()), Err(NoToken::Empty)]);
 }
