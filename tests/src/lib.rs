@@ -9,3 +9,8 @@ pub mod kernel;
 pub mod mutations;
 pub mod swarm;
 pub mod world;
+
+/// The README's programs compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
