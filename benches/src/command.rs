@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use crate::cli::{Command, EchoSide, NoCommand, parse};
 use crate::interrupt::EXIT_INTERRUPTED;
+use crate::output::say;
 use crate::run::RunEnd;
 use crate::{compare, echo, load, serve};
 
@@ -23,7 +24,7 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(NoCommand::Wrong(message)) => {
-            eprintln!("bowline: {message}");
+            say(format_args!("bowline: {message}"));
             return ExitCode::from(EXIT_USAGE);
         }
     };
@@ -41,7 +42,7 @@ fn status<E: Display>(result: Result<RunEnd, E>) -> ExitCode {
         Ok(RunEnd::Whole) => ExitCode::SUCCESS,
         Ok(RunEnd::Interrupted) => ExitCode::from(EXIT_INTERRUPTED),
         Err(error) => {
-            eprintln!("bowline: {error}");
+            say(format_args!("bowline: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -14,6 +14,7 @@ use crate::course::Course;
 use crate::data::{DataError, DataSet, Made, ensure_files, hold};
 use crate::faults::{Pattern, StallModel};
 use crate::interrupt::Interrupt;
+use crate::output::say;
 use crate::parameters;
 use crate::progress::Progress;
 use crate::replicas::{Cluster, LaunchError};
@@ -35,7 +36,7 @@ const LAUNCHES: usize = 3;
 pub fn run(args: &CompareArgs) -> Result<RunEnd, RunError> {
     match compare(args) {
         Err(RunError::Data(error @ DataError::Interrupted { .. })) => {
-            eprintln!("bowline: {error}");
+            say(format_args!("bowline: {error}"));
             Ok(RunEnd::Interrupted)
         }
         ended => ended,
@@ -85,7 +86,7 @@ fn compare(args: &CompareArgs) -> Result<RunEnd, RunError> {
         interrupted: interrupt.asked(),
         notes: session.live.notes,
     };
-    Ok(publish(&report, Some(&folder))?)
+    publish(&report, Some(&folder))
 }
 
 /// The addresses of replicas that run already.
@@ -124,7 +125,7 @@ fn launch(args: &CompareArgs, set: &DataSet, interrupt: &Interrupt) -> Result<Cl
                 let places = cluster.addresses().into_iter().enumerate();
                 let named =
                     places.map(|(n, at)| format!("{at} (process {})", cluster.process_id(n)));
-                eprintln!("Replicas: {}.", named.collect::<Vec<_>>().join(", "));
+                say(format_args!("Replicas: {}.", named.collect::<Vec<_>>().join(", ")));
                 return Ok(cluster);
             }
         }
@@ -144,7 +145,7 @@ fn make_files(
     drop(progress);
     let what = if written == 0 { "reused".to_owned() } else { format!("{written} written") };
     let (count, size) = (files.len(), show_size(set.bytes()));
-    eprintln!("Data: {count} files of {size} in {}, {what}.", folder.display());
+    say(format_args!("Data: {count} files of {size} in {}, {what}.", folder.display()));
     Ok(())
 }
 

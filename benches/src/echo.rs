@@ -2,6 +2,7 @@
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use std::io;
 use std::rc::Rc;
 
 use bowline_client::{Client, Config, ConnectError, Replica};
@@ -15,6 +16,7 @@ use thiserror::Error;
 
 use crate::cli::{EchoClientArgs, EchoServerArgs};
 use crate::cpu;
+use crate::output::{print, say};
 
 const ECHO: Method = Method(1);
 /// The largest payload, in bytes.
@@ -40,6 +42,9 @@ pub enum EchoError {
     /// A call failed.
     #[error("a call failed: {0}")]
     Call(String),
+    /// What there is to print.
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
     /// The result.
     #[error("cannot encode the result: {0}")]
     Json(#[from] serde_json::Error),
@@ -88,7 +93,7 @@ pub fn serve(args: &EchoServerArgs) -> Result<(), EchoError> {
         None => server,
     };
     let running = server.runtime(Runtime::builder().spin(args.spin)).start(Echo)?;
-    eprintln!("bowline echo: serving at {}", running.address());
+    say(format_args!("bowline echo: serving at {}", running.address()));
     Ok(running.run_until_signal()?)
 }
 
@@ -119,8 +124,7 @@ pub fn drive(args: &EchoClientArgs) -> Result<(), EchoError> {
     }
     let runtime = Runtime::builder().pin(args.cpu).spin(args.spin).build()?;
     let line = runtime.block_on(measure(args))?;
-    println!("{}", serde_json::to_string(&line)?);
-    Ok(())
+    print(serde_json::to_string(&line)?).map_err(EchoError::Output)
 }
 
 /// What the loops share.

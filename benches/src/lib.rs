@@ -14,6 +14,7 @@ pub mod figures;
 pub mod frontend;
 pub mod interrupt;
 pub mod load;
+pub mod output;
 pub mod parameters;
 pub mod policies;
 pub mod progress;

@@ -60,5 +60,5 @@ pub fn run(args: &LoadArgs) -> Result<RunEnd, RunError> {
         interrupted: interrupt.asked(),
         notes: session.live.notes,
     };
-    Ok(publish(&report, folder.as_ref())?)
+    publish(&report, folder.as_ref())
 }

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output::say;
+
 /// How far a piece of work is.
 #[derive(Debug)]
 pub struct Progress {
@@ -43,7 +45,7 @@ impl Progress {
     /// Prints a line above the bar, or plainly where there is none.
     pub fn note(&self, line: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{line}");
+            say(line);
         } else {
             self.bar.println(line);
         }

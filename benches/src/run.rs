@@ -16,6 +16,7 @@ use crate::faults::{Pattern, StallModel};
 use crate::figures::{Figures, Served};
 use crate::frontend::{Frontend, FrontendError};
 use crate::interrupt::Interrupt;
+use crate::output::{print, say};
 use crate::progress::Progress;
 use crate::replicas::{Cluster, LaunchError};
 use crate::report::{Folder, Regime, Report, ReportError, table};
@@ -47,6 +48,9 @@ pub enum RunError {
     /// Signals.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signals(io::Error),
+    /// What there is to print.
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
     /// This program's own file, to start replicas from.
     #[error("cannot find this program's own file, to start replicas from: {0}")]
     Program(io::Error),
@@ -169,24 +173,24 @@ pub fn load(shape: &LoadShape, duration: Duration, set: &DataSet) -> Load {
     Load { rate_per_s: shape.rate, duration, arrivals, blocks: set.blocks }
 }
 
-/// Prints the table and what has to be said about it; writes the folder, if there is to be one.
-/// A run that ended before it measured a call leaves the folder, with an earlier report, alone.
+/// Writes the folder, if there is to be one; then prints the table and what has to be said about
+/// it, so that nothing is lost with standard output. A run that ended before it measured a call
+/// leaves the folder, with an earlier report, alone.
 ///
 /// # Errors
-/// The folder cannot be written any more.
-pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, ReportError> {
+/// The folder or standard output cannot be written any more.
+pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, RunError> {
     let mut slices = report.policies.iter().flat_map(|rounds| &rounds.slices);
     if report.interrupted && slices.all(|slice| slice.counters.calls == 0) {
-        eprintln!("bowline: interrupted before anything was measured: there is no report");
+        say("bowline: interrupted before anything was measured: there is no report");
         return Ok(RunEnd::Interrupted);
     }
-    println!("{}", table(report));
-    let said = report.regime_statement().into_iter().chain(report.warnings());
-    said.for_each(|sentence| println!("{sentence}"));
-    if let Some(folder) = folder {
-        folder.write(report)?;
-        println!("Report: {}", folder.file("report.html").display());
-    }
+    folder.map(|folder| folder.write(report)).transpose()?;
+    let mut lines = vec![table(report)];
+    lines.extend(report.regime_statement());
+    lines.extend(report.warnings());
+    lines.extend(folder.map(|f| format!("Report: {}", f.file("report.html").display())));
+    print(lines.join("\n")).map_err(RunError::Output)?;
     Ok(if report.interrupted { RunEnd::Interrupted } else { RunEnd::Whole })
 }
 

@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::cli::{ReplicaArgs, ServeArgs};
 use crate::data::{DataError, DataSet, ensure_files};
 use crate::interrupt::Interrupt;
+use crate::output::{print, say};
 use crate::progress::Progress;
 use crate::replicas::{die_with_parent, send_ready, send_serving, wait_for_peers};
 use crate::run::RunEnd;
@@ -43,6 +44,9 @@ pub enum ReplicaError {
     /// Signals.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signals(io::Error),
+    /// What there is to print.
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
     /// The server.
     #[error(transparent)]
     Server(#[from] ServeError),
@@ -69,20 +73,24 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
     let interrupt = Interrupt::on_signals().map_err(ReplicaError::Signals)?;
     match prepare(&config, &set, &interrupt) {
         Err(error @ DataError::Interrupted { .. }) => {
-            eprintln!("bowline: {error}");
+            say(format_args!("bowline: {error}"));
             return Ok(RunEnd::Interrupted);
         }
         made => made?,
     }
     let running = start(&config, set, args.seed, &args.how)?;
-    println!(
+    let said = print(format_args!(
         "replica {} serves {} ({}) at {}, with {} peers",
         config.replica,
         config.file.display(),
         show_size(set.bytes()),
         running.address(),
         config.peers.len()
-    );
+    ));
+    if let Err(error) = said {
+        running.shut_down(GRACE)?;
+        return Err(ReplicaError::Output(error));
+    }
     // A signal that came before the server listens for them.
     if interrupt.asked() {
         running.shut_down(GRACE)?;

@@ -16,6 +16,7 @@ use bowline_server::{Context, Failure, Payload, Service};
 
 use crate::data::{BLOCK_BYTES, DataSet};
 use crate::figures::Figures;
+use crate::output::say;
 use crate::random::Random;
 
 /// Reads a block. Request: its number, and (if there is one) the number by which the modelled part
@@ -116,11 +117,11 @@ impl BlockStore {
             None => (File::open(&config.file, OpenOptions::new().read(true)).await?, false),
         };
         if !direct {
-            eprintln!(
+            say(format_args!(
                 "bowline: WARNING: the file system of {} has no O_DIRECT: reads come from the \
                  page cache, and say nothing of the device",
                 config.file.display()
-            );
+            ));
         }
         Ok(BlockStore {
             file,

@@ -1,7 +1,8 @@
 //! What cannot be done is said in one line, with a status that is not zero.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpListener;
+use std::process::{Child, Stdio};
 
 use crate::command::{bowline, comparison, run, text};
 
@@ -78,4 +79,27 @@ fn replicas_that_are_not_there_are_named() {
     assert!(said.contains(&nobody.to_string()), "{said}");
     let said = failure("compare --replicas no.such.host.invalid:1", 1);
     assert!(said.contains("no.such.host.invalid:1"), "{said}");
+}
+
+#[test]
+fn a_standard_output_that_takes_nothing_loses_no_report() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let report = folder.path().join("bowline-report/results.json");
+    let mut command = comparison(folder.path(), "300ms");
+    command.stdout(Stdio::from(File::options().write(true).open("/dev/full").expect("Linux")));
+    command.stderr(Stdio::piped());
+    let full = command.spawn().and_then(Child::wait_with_output).expect("the program is there");
+    let errors = text(&full.stderr);
+    assert_eq!(full.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("cannot write to standard output"), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+    fs::remove_file(&report).expect("a report");
+
+    // A reader that is gone before anything is said.
+    let mut command = comparison(folder.path(), "300ms");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("there");
+    drop(child.stdout.take());
+    let closed = child.wait_with_output().expect("a child");
+    assert!(closed.status.success(), "{}", text(&closed.stderr));
+    assert!(report.exists());
 }
