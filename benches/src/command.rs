@@ -41,6 +41,7 @@ fn status<E: Display>(result: Result<RunEnd, E>) -> ExitCode {
     match result {
         Ok(RunEnd::Whole) => ExitCode::SUCCESS,
         Ok(RunEnd::Interrupted) => ExitCode::from(EXIT_INTERRUPTED),
+        Ok(RunEnd::Failed) => ExitCode::FAILURE,
         Err(error) => {
             say(format_args!("bowline: {error}"));
             ExitCode::FAILURE

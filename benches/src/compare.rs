@@ -76,6 +76,7 @@ fn compare(args: &CompareArgs) -> Result<RunEnd, RunError> {
     if let Some(cluster) = &session.live.cluster {
         cluster.stop();
     }
+    let files = if own { data_files(args) } else { Vec::new() };
     let report = Report {
         machine: Machine::read(),
         started,
@@ -84,6 +85,7 @@ fn compare(args: &CompareArgs) -> Result<RunEnd, RunError> {
         policies,
         regime: session.regime(),
         interrupted: interrupt.asked(),
+        failures: session.live.failures.sentences(&addresses, &files),
         notes: session.live.notes,
     };
     publish(&report, Some(&folder))
@@ -110,11 +112,15 @@ fn course(args: &CompareArgs, replicas: usize, set: &DataSet) -> Course {
     }
 }
 
+/// The files of our own replicas, by number.
+fn data_files(args: &CompareArgs) -> Vec<PathBuf> {
+    (0..REPLICAS).map(|n| args.data.join(format!("replica-{n}.dat"))).collect()
+}
+
 /// Makes the data files and starts the replicas, on this thread, which outlives them.
 fn launch(args: &CompareArgs, set: &DataSet, interrupt: &Interrupt) -> Result<Cluster, RunError> {
     let program = env::current_exe().map_err(RunError::Program)?;
-    let file = |n| args.data.join(format!("replica-{n}.dat"));
-    let files: Vec<PathBuf> = (0..REPLICAS).map(file).collect();
+    let files = data_files(args);
     make_files(&files, set, &args.data, interrupt)?;
     let mut launches = 1;
     loop {

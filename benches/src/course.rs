@@ -36,6 +36,8 @@ pub trait Driver {
 /// What happens in one round, to every policy alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
+    /// Its number: from 1, or 0 for warming up.
+    pub number: u32,
     /// The calls.
     pub schedule: Schedule,
     /// The stalls.
@@ -83,6 +85,7 @@ impl Course {
     pub fn round(&self, number: u32) -> Round {
         let seed = Random::new(self.seed.wrapping_add(u64::from(number)), "round").bits();
         Round {
+            number,
             schedule: Schedule::draw(seed, &self.load),
             plan: Plan::draw(seed, &self.stalls, self.replicas, self.load.duration),
             draws: seed,

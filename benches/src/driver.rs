@@ -2,6 +2,7 @@
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use crate::cli::Policy;
 use crate::course::{Driver, Round};
 use crate::cpu;
 use crate::data::DataSet;
+use crate::failures::Failures;
 use crate::faults::Injector;
 use crate::figures::Served;
 use crate::frontend::{Frontend, FrontendError, Seat};
@@ -46,6 +48,8 @@ pub struct Live {
     pub interrupt: Interrupt,
     /// What the replicas did in all turns together.
     pub served: Served,
+    /// What went wrong with the replicas.
+    pub failures: Failures,
     /// What did not add up, a sentence each.
     pub notes: Vec<String>,
 }
@@ -58,6 +62,10 @@ struct Turn {
     start: Instant,
     slice: RefCell<Slice>,
     extra_wins: Cell<u64>,
+    /// Blocks that were not what was asked for, by the replica that sent them.
+    corrupt: RefCell<BTreeMap<u16, u64>>,
+    /// The replicas, if they are ours and can all be seen to have died.
+    cluster: Option<Arc<Cluster>>,
     waiting: Cell<u64>,
     /// How much of the time of calls had passed when that was told last.
     told: Cell<Duration>,
@@ -74,8 +82,8 @@ impl Driver for Live {
         round: &Round,
         progress: &mut dyn FnMut(Duration),
     ) -> Result<Slice, FrontendError> {
-        let Live { runtime, frontend, cluster, set, deadline, interrupt, served: all, notes } =
-            self;
+        let Live { runtime, frontend, cluster, set, deadline, interrupt, .. } = self;
+        let (all, failures, notes) = (&mut self.served, &mut self.failures, &mut self.notes);
         let Some(seat) = frontend.seats.iter().find(|seat| seat.policy == policy) else {
             return Ok(Slice::new(*deadline));
         };
@@ -87,12 +95,16 @@ impl Driver for Live {
             let injector = cluster.as_ref().map(|cluster| {
                 Injector::start(&round.plan, std::time::Instant::now() + LEAD, cluster.clone())
             });
-            let turn = Turn::new(seat, *set, *deadline, start);
+            let turn = Turn::new(seat, *set, *deadline, start, cluster.clone());
             let sent_for = turn.send_all(seat, round, interrupt, progress).await;
             while turn.waiting.get() > 0 {
                 turn.empty.notified().await;
             }
             drop(injector);
+            for (&replica, &blocks) in &*turn.corrupt.borrow() {
+                failures.sent_corrupt(usize::from(replica), blocks);
+            }
+            note_deaths(failures, cluster.as_deref(), policy, round.number);
             losers_end(&seat.client).await;
             let after = frontend.figures_left().await;
             let mut slice = turn.slice.borrow().clone();
@@ -123,7 +135,13 @@ impl Driver for Live {
 }
 
 impl Turn {
-    fn new(seat: &Seat, set: DataSet, deadline: Duration, start: Instant) -> Rc<Turn> {
+    fn new(
+        seat: &Seat,
+        set: DataSet,
+        deadline: Duration,
+        start: Instant,
+        cluster: Option<Arc<Cluster>>,
+    ) -> Rc<Turn> {
         Rc::new(Turn {
             client: seat.client.clone(),
             set,
@@ -131,6 +149,8 @@ impl Turn {
             start,
             slice: RefCell::new(Slice::new(deadline)),
             extra_wins: Cell::new(0),
+            corrupt: RefCell::default(),
+            cluster,
             waiting: Cell::new(0),
             told: Cell::default(),
             empty: Notify::new(),
@@ -176,6 +196,10 @@ impl Turn {
             if elapsed.saturating_sub(self.told.get()) >= NAP {
                 self.told.set(elapsed);
                 progress(elapsed);
+                // Without a replica every call to come would only miss its deadline.
+                if self.cluster.as_ref().is_some_and(|cluster| cluster.all_ended()) {
+                    interrupt.ask();
+                }
             }
             if now >= at {
                 return true;
@@ -216,7 +240,12 @@ impl Turn {
                     .set(self.extra_wins.get() + u64::from(won_by_extra(reply.outcome())));
                 match self.set.verify(block, &reply) {
                     Ok(()) => CallEnd::Ok,
-                    Err(_) => CallEnd::Corrupt,
+                    Err(_) => {
+                        if let Some(winner) = reply.outcome().winner {
+                            *self.corrupt.borrow_mut().entry(winner.replica.0).or_default() += 1;
+                        }
+                        CallEnd::Corrupt
+                    }
                 }
             }
             Err(failure) => match failure.error().kind {
@@ -235,6 +264,18 @@ fn won_by_extra(outcome: &Outcome) -> bool {
         Cause::First => outcome.tied && winner.n > 0,
         Cause::Redispatch => false,
     })
+}
+
+/// Notes which replicas of ours have ended, and that it was in this turn or before it.
+fn note_deaths(failures: &mut Failures, cluster: Option<&Cluster>, policy: Policy, round: u32) {
+    let Some(cluster) = cluster else { return };
+    let when = match round {
+        0 => format!("the warm-up of {policy}"),
+        round => format!("round {round}, {policy}"),
+    };
+    for (replica, status) in cluster.ended() {
+        failures.died(replica, cluster.process_id(replica), status, &when);
+    }
 }
 
 /// Waits until no copy of any call is out any more.

@@ -9,6 +9,7 @@ pub mod cpu;
 pub mod data;
 pub mod driver;
 pub mod echo;
+pub mod failures;
 pub mod faults;
 pub mod figures;
 pub mod frontend;

@@ -58,6 +58,7 @@ pub fn run(args: &LoadArgs) -> Result<RunEnd, RunError> {
         policies,
         regime: session.regime(),
         interrupted: interrupt.asked(),
+        failures: session.live.failures.sentences(&addresses, &[]),
         notes: session.live.notes,
     };
     publish(&report, folder.as_ref())

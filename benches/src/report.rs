@@ -41,6 +41,8 @@ pub struct Report {
     pub regime: Option<Regime>,
     /// Whether the user ended the run early.
     pub interrupted: bool,
+    /// What went wrong with the replicas, a sentence each; then the ratios compare nothing.
+    pub failures: Vec<String>,
     /// What else a reader has to know, such as a fallback that was taken.
     pub notes: Vec<String>,
 }
@@ -74,9 +76,16 @@ impl Report {
             .collect()
     }
 
+    /// What the ratios of a policy are headed with.
+    pub(crate) fn ratio_heading(&self, ratios: &Ratios) -> String {
+        let void = if self.failures.is_empty() { "" } else { " VOID" };
+        format!("{} / {BASELINE}{void}", ratios.policy)
+    }
+
     /// What takes from the figures' worth, a sentence each; empty when nothing does.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings: Vec<String> =
+            self.failures.iter().map(|failure| format!("FAILED: {failure}")).collect();
         if self.interrupted {
             warnings.push("The run was interrupted: figures are of the part before.".into());
         }

@@ -12,6 +12,7 @@ use crate::cli::{LoadShape, Policy, PolicyArgs};
 use crate::course::{Course, Driver};
 use crate::data::{DataError, DataSet};
 use crate::driver::Live;
+use crate::failures::Failures;
 use crate::faults::{Pattern, StallModel};
 use crate::figures::{Figures, Served};
 use crate::frontend::{Frontend, FrontendError};
@@ -61,6 +62,8 @@ pub enum RunError {
 pub enum RunEnd {
     /// As planned.
     Whole,
+    /// With a report of what was measured, but a replica failed meanwhile.
+    Failed,
     /// By the user's wish, with a report of the part before.
     Interrupted,
 }
@@ -115,7 +118,9 @@ impl Session {
         })?;
         let deadline = load.deadline;
         let served = Served::default();
-        let live = Live { runtime, frontend, cluster, set, deadline, interrupt, served, notes };
+        let failures = Failures::default();
+        let live =
+            Live { runtime, frontend, cluster, set, deadline, interrupt, served, failures, notes };
         Ok(Session { live, clock, one_way })
     }
 
@@ -182,8 +187,9 @@ pub fn load(shape: &LoadShape, duration: Duration, set: &DataSet) -> Load {
 pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, RunError> {
     let mut slices = report.policies.iter().flat_map(|rounds| &rounds.slices);
     if report.interrupted && slices.all(|slice| slice.counters.calls == 0) {
+        report.failures.iter().for_each(|failure| say(format_args!("bowline: {failure}")));
         say("bowline: interrupted before anything was measured: there is no report");
-        return Ok(RunEnd::Interrupted);
+        return Ok(end_of(report));
     }
     folder.map(|folder| folder.write(report)).transpose()?;
     let mut lines = vec![table(report)];
@@ -191,7 +197,15 @@ pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, RunEr
     lines.extend(report.warnings());
     lines.extend(folder.map(|f| format!("Report: {}", f.file("report.html").display())));
     print(lines.join("\n")).map_err(RunError::Output)?;
-    Ok(if report.interrupted { RunEnd::Interrupted } else { RunEnd::Whole })
+    Ok(end_of(report))
+}
+
+fn end_of(report: &Report) -> RunEnd {
+    match (report.failures.is_empty(), report.interrupted) {
+        (false, _) => RunEnd::Failed,
+        (true, true) => RunEnd::Interrupted,
+        (true, false) => RunEnd::Whole,
+    }
 }
 
 /// What has to be said of the replicas' data.

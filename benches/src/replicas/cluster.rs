@@ -121,6 +121,11 @@ impl Cluster {
         self.replicas.iter().enumerate().filter_map(|(n, r)| Some((n, status(r)?))).collect()
     }
 
+    /// Whether no replica is left.
+    pub fn all_ended(&self) -> bool {
+        self.ended().len() == self.replicas.len()
+    }
+
     /// Asks all replicas to end, and kills those that do not within two seconds.
     pub fn stop(&self) {
         for replica in &self.replicas {
@@ -129,7 +134,7 @@ impl Cluster {
             drop(process.input.take());
         }
         let deadline = Instant::now() + STOP_TIMEOUT;
-        while self.ended().len() < self.replicas.len() && Instant::now() < deadline {
+        while !self.all_ended() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -30,7 +30,9 @@ pub(super) fn html(report: &Report) -> String {
     warnings(&mut page, report);
     curves(&mut page, &summaries);
     if !ratios.is_empty() {
-        writeln!(page, "<section><h2>Against {BASELINE}</h2>{}</section>", ratios_chart(&ratios))
+        let void = if report.failures.is_empty() { "" } else { ": VOID, a replica failed" };
+        let chart = ratios_chart(&ratios);
+        writeln!(page, "<section><h2>Against {BASELINE}{void}</h2>{chart}</section>")
             .expect(STRING);
     }
     figures(&mut page, report, &summaries, &ratios);
@@ -134,7 +136,7 @@ fn figures(page: &mut String, report: &Report, summaries: &[Summary], ratios: &[
         write!(page, "<th class=\"{}\">{name}</th>", class(&rounds.policy)).expect(STRING);
     }
     for ratios in ratios {
-        write!(page, "<th>{} / {BASELINE}</th>", escape(&ratios.policy)).expect(STRING);
+        write!(page, "<th>{}</th>", escape(&report.ratio_heading(ratios))).expect(STRING);
     }
     page.push_str("</tr></thead><tbody>");
     for row in rows(summaries) {

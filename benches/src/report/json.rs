@@ -23,6 +23,8 @@ pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
             started_unix_s: report.started.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()),
             rounds: report.policies.iter().map(|p| p.slices.len()).max().unwrap_or(0),
             interrupted: report.interrupted,
+            ratios_void: !report.failures.is_empty(),
+            failures: report.failures.clone(),
             warnings: report.warnings(),
             parameters: InOrder(report.parameters.clone()),
         },
@@ -47,6 +49,9 @@ struct Setup<'a> {
     started_unix_s: u64,
     rounds: usize,
     interrupted: bool,
+    /// A replica failed, so that the ratios compare nothing.
+    ratios_void: bool,
+    failures: Vec<String>,
     warnings: Vec<String>,
     parameters: InOrder<String>,
 }

@@ -52,6 +52,7 @@ pub(crate) fn report() -> Report {
             cancel_delay: Duration::from_micros(90),
         }),
         interrupted: false,
+        failures: Vec::new(),
         notes: Vec::new(),
     }
 }

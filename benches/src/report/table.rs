@@ -1,7 +1,7 @@
 //! The table on the terminal.
 
 use super::rows::{NO_VALUE, rows};
-use super::{BASELINE, Ratios, Report};
+use super::{Ratios, Report};
 use crate::stats::{Quantile, Spread};
 
 /// The whole comparison as text, a line for each figure, ending with a line break.
@@ -22,7 +22,7 @@ pub fn table(report: &Report) -> String {
 fn header(report: &Report, ratios: &[Ratios]) -> Vec<String> {
     let mut header = vec![String::new()];
     header.extend(report.policies.iter().map(|rounds| rounds.policy.clone()));
-    header.extend(ratios.iter().map(|ratios| format!("{} / {BASELINE}", ratios.policy)));
+    header.extend(ratios.iter().map(|ratios| report.ratio_heading(ratios)));
     header
 }
 
@@ -76,6 +76,15 @@ mod tests {
         let text = table(&sample::report());
         let line = text.lines().find(|line| line.starts_with("p99.9")).expect("a line");
         assert_eq!(line.split_whitespace().skip(1).collect::<Vec<_>>(), ["-"; 5]);
+    }
+
+    #[test]
+    fn ratios_of_a_run_in_which_a_replica_failed_are_void() {
+        let failed = Report { failures: vec!["replica 1 died.".into()], ..sample::report() };
+        let text = table(&failed);
+        let header = text.lines().next().expect("a header");
+        assert!(header.contains("hedged / none VOID  tied / none VOID"), "{header}");
+        assert_eq!(failed.warnings(), ["FAILED: replica 1 died."]);
     }
 
     #[test]

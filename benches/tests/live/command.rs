@@ -1,6 +1,7 @@
 //! Running the command, and what it writes.
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -166,6 +167,16 @@ fn load_uses_replicas_that_run_already() {
     let said = text(&good.stdout);
     assert!(good.status.success(), "{}", text(&good.stderr));
     assert!(said.contains("tied") && said.contains("completed /s"), "{said}");
+
+    // Damaged under the replica's hands: all that it sends from now on is wrong.
+    let blocks = folder.path().join("blocks.dat");
+    let mut file = File::options().write(true).open(blocks).expect("the replica's file");
+    file.write_all(&vec![0x5a; 1 << 20]).and_then(|()| file.sync_all()).expect("written");
+    let damaged = run(bowline(folder.path(), &line));
+    let said = text(&damaged.stdout);
+    assert_eq!(damaged.status.code(), Some(1), "{said}");
+    assert!(said.contains("FAILED: ") && said.contains("from replica 0 at"), "{said}");
+    assert!(said.contains("failed the checksum"), "{said}");
 
     let other = run(bowline(folder.path(), &line.replace("1MiB", "2MiB")));
     let errors = text(&other.stderr);

@@ -59,6 +59,26 @@ fn ctrl_c_ends_with_a_report_and_leaves_no_replica_behind() {
 }
 
 #[test]
+fn a_comparison_whose_replicas_have_all_died_ends_early_and_fails() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let line = "--rate 300 --rounds 1 --warmup 0 --data-size 1MiB --service 1ms --duration 600s";
+    let mut comparison = Comparison::start(bowline(folder.path(), line));
+    comparison.await_read();
+    for replica in &comparison.replicas {
+        kill_process(*replica, Signal::KILL).expect("it runs");
+    }
+    // Else this waits for longer than the test's patience.
+    comparison.await_end_of_all();
+    assert_eq!(comparison.child.wait().expect("a child").code(), Some(1));
+    let results = folder.path().join("bowline-report/results.json");
+    let results = std::fs::read_to_string(results).expect("a report of what there was");
+    for said in ["replica 2 (process", "killed by signal 9", "no replica was left"] {
+        assert!(results.contains(said), "{said}: {results}");
+    }
+    assert!(results.contains("\"ratios_void\": true"), "{results}");
+}
+
+#[test]
 fn an_end_before_anything_was_measured_keeps_the_last_report() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let good = run(comparison(folder.path(), "300ms"));
@@ -161,6 +181,10 @@ fn killing_a_replica_loses_no_call() {
             }
         })
         .expect("the turn goes on");
+    let failures = session.live.failures.sentences(&cluster.addresses(), &[]);
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].contains("replica 1 (process"), "{failures:?}");
+    assert!(failures[0].contains("killed by signal 9 in round 1, tied"), "{failures:?}");
     assert_eq!(victim, None, "it was killed in the middle of the turn");
     let counters = slice.counters;
     assert!(counters.calls > 500, "{counters:?}");
