@@ -33,7 +33,7 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Load(args) => status(load::run(&args)),
         Command::Serve(args) => status(serve::run(&args)),
         Command::Echo(EchoSide::Server(args)) => status(echo::serve(&args).map(|()| RunEnd::Whole)),
-        Command::Echo(EchoSide::Client(args)) => status(echo::drive(&args).map(|()| RunEnd::Whole)),
+        Command::Echo(EchoSide::Client(args)) => status(echo::drive(&args)),
     }
 }
 

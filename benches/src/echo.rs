@@ -1,6 +1,6 @@
 //! `bowline echo`: the bare stack, closed loop.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::time::Duration;
 use std::io;
 use std::rc::Rc;
@@ -16,13 +16,17 @@ use thiserror::Error;
 
 use crate::cli::{EchoClientArgs, EchoServerArgs};
 use crate::cpu;
+use crate::interrupt::Interrupt;
 use crate::output::{print, say};
+use crate::run::RunEnd;
 
 const ECHO: Method = Method(1);
 /// The largest payload, in bytes.
 const PAYLOAD_MAX: u32 = 16 << 20;
 /// How long one call may take; a closed loop has no other patience.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// The longest sleep while loops run, so that a failure and the user's wish to end are seen.
+const NAP: Duration = Duration::from_millis(50);
 
 /// Why there is no echo.
 #[derive(Debug, Error)]
@@ -42,6 +46,9 @@ pub enum EchoError {
     /// A call failed.
     #[error("a call failed: {0}")]
     Call(String),
+    /// Signals.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signals(io::Error),
     /// What there is to print.
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
@@ -97,7 +104,7 @@ pub fn serve(args: &EchoServerArgs) -> Result<(), EchoError> {
     Ok(running.run_until_signal()?)
 }
 
-/// One line of JSON, with the field names that all peers share.
+/// One line of JSON, with the field names that all peers share. Times without a call are null.
 #[derive(Debug, Serialize)]
 struct Line {
     peer: &'static str,
@@ -106,25 +113,30 @@ struct Line {
     conns: u32,
     requests: u64,
     rps: f64,
-    p50_ns: u64,
-    p90_ns: u64,
-    p99_ns: u64,
-    p999_ns: u64,
-    max_ns: u64,
+    p50_ns: Option<u64>,
+    p90_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
+    max_ns: Option<u64>,
     client_cpu_s: f64,
 }
 
-/// Keeps calls in flight and prints what they took.
+/// Keeps calls in flight and prints what they took, up to the user's wish to end.
 ///
 /// # Errors
 /// No connection, or a call that failed.
-pub fn drive(args: &EchoClientArgs) -> Result<(), EchoError> {
+pub fn drive(args: &EchoClientArgs) -> Result<RunEnd, EchoError> {
     if args.payload > PAYLOAD_MAX as usize {
         return Err(EchoError::Payload(args.payload));
     }
     let runtime = Runtime::builder().pin(args.cpu).spin(args.spin).build()?;
-    let line = runtime.block_on(measure(args))?;
-    print(serde_json::to_string(&line)?).map_err(EchoError::Output)
+    let interrupt = Interrupt::on_signals().map_err(EchoError::Signals)?;
+    let line = runtime.block_on(measure(args, &interrupt))?;
+    if line.requests == 0 {
+        say("bowline: no call began and ended in the time that is measured");
+    }
+    print(serde_json::to_string(&line)?).map_err(EchoError::Output)?;
+    Ok(if interrupt.asked() { RunEnd::Interrupted } else { RunEnd::Whole })
 }
 
 /// What the loops share.
@@ -133,10 +145,10 @@ struct Loops {
     measured_from: Instant,
     until: Instant,
     times: RefCell<Histogram<u64>>,
-    failed: Cell<Option<String>>,
+    failed: RefCell<Option<String>>,
 }
 
-async fn measure(args: &EchoClientArgs) -> Result<Line, EchoError> {
+async fn measure(args: &EchoClientArgs, interrupt: &Interrupt) -> Result<Line, EchoError> {
     let clients = connect(args).await?;
     let measured_from = clock_now() + args.warmup;
     let times = Histogram::new_with_bounds(1, 100_000_000_000, 3);
@@ -145,7 +157,7 @@ async fn measure(args: &EchoClientArgs) -> Result<Line, EchoError> {
         measured_from,
         until: measured_from + args.seconds,
         times: RefCell::new(times.expect("the bounds are constants that the crate accepts")),
-        failed: Cell::new(None),
+        failed: RefCell::default(),
     });
     let mut tasks = Vec::new();
     for client in &clients {
@@ -153,30 +165,30 @@ async fn measure(args: &EchoClientArgs) -> Result<Line, EchoError> {
             tasks.push(spawn(loops.clone().run(client.clone())));
         }
     }
-    sleep_until(loops.measured_from).await;
+    loops.pass(loops.measured_from, interrupt).await?;
     let (cpu_before, began) = (cpu::used_by_us(), clock_now());
-    sleep_until(loops.until).await;
+    loops.pass(loops.until, interrupt).await?;
     let (used, took) = (cpu::used_by_us().saturating_sub(cpu_before), clock_now() - began);
-    for task in tasks {
+    // Calls that end from now on are not counted, and the user who asked waits for none of them.
+    for task in tasks.into_iter().filter(|_| !interrupt.asked()) {
         // Its error, if it had one, is in `failed`.
         task.await.ok();
     }
-    if let Some(why) = loops.failed.take() {
-        return Err(EchoError::Call(why));
-    }
+    loops.no_failure()?;
     let times = loops.times.borrow();
+    let at = |quantile| (!times.is_empty()).then(|| times.value_at_quantile(quantile));
     Ok(Line {
         peer: "bowline",
         payload: args.payload,
         inflight: args.inflight.get(),
         conns: args.conns.get(),
         requests: times.len(),
-        rps: times.len() as f64 / took.as_secs_f64(),
-        p50_ns: times.value_at_quantile(0.5),
-        p90_ns: times.value_at_quantile(0.9),
-        p99_ns: times.value_at_quantile(0.99),
-        p999_ns: times.value_at_quantile(0.999),
-        max_ns: times.max(),
+        rps: if times.is_empty() { 0.0 } else { times.len() as f64 / took.as_secs_f64() },
+        p50_ns: at(0.5),
+        p90_ns: at(0.9),
+        p99_ns: at(0.99),
+        p999_ns: at(0.999),
+        max_ns: at(1.0),
         client_cpu_s: used.as_secs_f64(),
     })
 }
@@ -194,6 +206,27 @@ async fn connect(args: &EchoClientArgs) -> Result<Vec<Client>, EchoError> {
 }
 
 impl Loops {
+    /// Lets the loops run until `end`, or until the user asks to end.
+    async fn pass(&self, end: Instant, interrupt: &Interrupt) -> Result<(), EchoError> {
+        loop {
+            self.no_failure()?;
+            let now = clock_now();
+            if now >= end || interrupt.asked() {
+                return Ok(());
+            }
+            sleep_until(end.min(now + NAP)).await;
+        }
+    }
+
+    fn no_failure(&self) -> Result<(), EchoError> {
+        self.failed.borrow_mut().take().map_or(Ok(()), |why| Err(EchoError::Call(why)))
+    }
+
+    /// The first failure is the one to tell: others follow from it.
+    fn fail(&self, why: String) {
+        self.failed.borrow_mut().get_or_insert(why);
+    }
+
     /// One call after the other, until the time is up.
     async fn run(self: Rc<Self>, client: Client) {
         loop {
@@ -212,9 +245,9 @@ impl Loops {
                 }
                 Ok(reply) => {
                     let why = format!("{} bytes came back of {}", reply.len(), self.payload.len());
-                    return self.failed.set(Some(why));
+                    return self.fail(why);
                 }
-                Err(failure) => return self.failed.set(Some(failure.to_string())),
+                Err(failure) => return self.fail(failure.to_string()),
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline_bench::cli::{Command as Parsed, parse};
 use bowline_bench::frontend::Frontend;
@@ -187,15 +187,70 @@ fn load_uses_replicas_that_run_already() {
     assert!(replica.wait().expect("a child").success(), "SIGTERM ends a replica in good order");
 }
 
-#[test]
-fn an_echo_client_prints_one_line_of_json() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut serve = bowline(folder.path(), "echo server --addr 127.0.0.1:0");
+/// An echo server, and where it listens.
+fn echo_server(folder: &Path) -> (Child, String) {
+    let mut serve = bowline(folder, "echo server --addr 127.0.0.1:0");
     let mut server = serve.stderr(Stdio::piped()).spawn().expect("the program is there");
     let mut said = String::new();
     let mut errors = BufReader::new(server.stderr.take().expect("a pipe"));
     errors.read_line(&mut said).expect("a pipe");
-    let address = said.trim().rsplit(' ').next().expect("its address").to_owned();
+    (server, said.trim().rsplit(' ').next().expect("its address").to_owned())
+}
+
+/// Waits until the process has a connection to `address` up.
+fn await_connection(client: &Child, address: &str) {
+    let port = address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    let remote = format!(":{:04X} 01 ", port.expect("a port"));
+    let began = Instant::now();
+    let table = format!("/proc/{}/net/tcp", client.id());
+    while !std::fs::read_to_string(&table).expect("a table").contains(&remote) {
+        assert!(began.elapsed() < PATIENCE, "no connection");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn an_echo_client_that_is_interrupted_prints_what_it_measured() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut server, address) = echo_server(folder.path());
+    let line = format!("echo client --addr {address} --seconds 600 --warmup 300");
+    let mut command = bowline(folder.path(), &line);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let client = command.spawn().expect("the program is there");
+    await_connection(&client, &address);
+    let pid = Pid::from_raw(i32::try_from(client.id()).expect("a process id"));
+    kill_process(pid.expect("a process id"), Signal::INT).expect("it runs");
+    let output = client.wait_with_output().expect("a child");
+    server.kill().and_then(|()| server.wait()).expect("a child");
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{errors}");
+    let line: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    // It came in the warm-up, of which nothing is measured: no time is null, not zero.
+    assert_eq!(line["requests"], 0, "{said}");
+    assert!(line["p50_ns"].is_null() && line["max_ns"].is_null(), "{said}");
+    assert!(errors.contains("no call"), "{errors}");
+}
+
+#[test]
+fn an_echo_client_ends_when_its_server_dies() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut server, address) = echo_server(folder.path());
+    let line = format!("echo client --addr {address} --seconds 600 --inflight 8");
+    let mut command = bowline(folder.path(), &line);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let client = command.spawn().expect("the program is there");
+    await_connection(&client, &address);
+    server.kill().and_then(|()| server.wait()).expect("a child");
+    let output = client.wait_with_output().expect("a child");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!((errors.lines().count(), output.stdout.len()), (1, 0), "{errors}");
+}
+
+#[test]
+fn an_echo_client_prints_one_line_of_json() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut server, address) = echo_server(folder.path());
     let run_echo = |line: &str| run(bowline(folder.path(), &line.replace("ADDR", &address)));
     let huge = run_echo("echo client --addr ADDR --payload 3000000 --seconds 0.1 --warmup 0");
     let output = run_echo(
