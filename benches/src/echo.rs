@@ -23,6 +23,9 @@ use crate::run::RunEnd;
 const ECHO: Method = Method(1);
 /// The largest payload, in bytes.
 const PAYLOAD_MAX: u32 = 16 << 20;
+/// Calls that the server has room to run at once: more than clients are to have in flight, so that
+/// an echo measures the stack, and never the queue and what overload does to it.
+const IN_FLIGHT: u32 = 1 << 16;
 /// How long one call may take; a closed loop has no other patience.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The longest sleep while loops run, so that a failure and the user's wish to end are seen.
@@ -90,8 +93,8 @@ pub fn serve(args: &EchoServerArgs) -> Result<(), EchoError> {
         request_bytes: PAYLOAD_MAX,
         queue_bytes: 64 << 20,
         outgoing_bytes: 256 << 20,
-        slots: 4096,
-        queue_requests: 1 << 16,
+        slots: IN_FLIGHT,
+        queue_requests: IN_FLIGHT,
         ..Limits::default()
     };
     let server = Server::builder().listen(args.addr).limits(limits);
