@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bowline_client::core::{Counters, Outcome};
+use bowline_client::core::{Counters, Denied, Outcome};
 use bowline_client::{Client, Failure, Reply};
 use bowline_protocol::{Cause, ErrorKind};
 use bowline_runtime::{Instant, Notify, Runtime, clock_now, sleep, sleep_until, spawn};
@@ -129,6 +129,10 @@ impl Driver for Live {
                 served = seen_by(&client);
             }
             fill(&mut slice, &client, &served, turn.extra_wins.get());
+            let [ties, hedges, off] = denied(policy, &client);
+            slice.counters.ties_denied = ties;
+            slice.counters.hedges_denied = hedges;
+            slice.counters.hedges_switched_off = off;
             Ok(slice)
         })
     }
@@ -295,7 +299,9 @@ fn cpu_of(cluster: Option<&Cluster>) -> Duration {
 
 /// What a client counted between two looks; only the sums that a turn uses.
 fn difference(before: &Counters, after: &Counters) -> Counters {
+    let (old, new) = (before.denied, after.denied);
     Counters {
+        calls: after.calls - before.calls,
         attempts: after.attempts - before.attempts,
         lost: after.lost - before.lost,
         live: after.live,
@@ -307,8 +313,40 @@ fn difference(before: &Counters, after: &Counters) -> Counters {
         withdrawn: after.withdrawn - before.withdrawn,
         shed: after.shed - before.shed,
         rejected: after.rejected - before.rejected,
+        denied: Denied {
+            no_token: new.no_token - old.no_token,
+            outstanding: new.outstanding - old.outstanding,
+            no_candidate: new.no_candidate - old.no_candidate,
+            too_late: new.too_late - old.too_late,
+            no_delay: new.no_delay - old.no_delay,
+            attempts: new.attempts - old.attempts,
+            too_large: new.too_large - old.too_large,
+            not_idempotent: new.not_idempotent - old.not_idempotent,
+            not_allowed: new.not_allowed - old.not_allowed,
+            from_extra: new.from_extra - old.from_extra,
+            switched_off: new.switched_off - old.switched_off,
+        },
         ..Counters::default()
     }
+}
+
+/// Extra copies that a policy wanted and that were not sent: of ties, of hedges, and of hedges
+/// while hedging had switched itself off.
+fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
+    let all = client.denied;
+    let (ties, hedges) = match policy {
+        Policy::None => return [0; 3],
+        Policy::Hedged => (false, true),
+        Policy::Tied => (true, false),
+        Policy::TiedHedged => (true, true),
+    };
+    // Every call is to be tied; why one was not is counted together with why hedges were not.
+    let ties = if ties { client.calls.saturating_sub(client.tied) } else { 0 };
+    let reasons = all.no_token + all.outstanding + all.no_candidate + all.too_late;
+    let reasons = reasons + all.no_delay + all.attempts + all.too_large;
+    let reasons = reasons + all.not_idempotent + all.not_allowed + all.from_extra;
+    let hedges = if hedges { reasons.saturating_sub(ties) } else { 0 };
+    [ties, hedges, all.switched_off]
 }
 
 /// What replicas did as far as the client knows, for when one of them does not tell any more.
@@ -396,6 +434,16 @@ mod tests {
         assert!(!won_by_extra(&outcome(false, 0, Cause::First)));
         assert!(!won_by_extra(&outcome(false, 1, Cause::Redispatch)), "nobody else was left");
         assert!(!won_by_extra(&Outcome { winner: None, ..outcome(true, 1, Cause::First) }));
+    }
+
+    #[test]
+    fn extra_copies_that_were_not_sent_are_told_by_what_they_were_to_be() {
+        let all = Denied { no_token: 4, no_candidate: 1, switched_off: 7, ..Denied::default() };
+        let client = Counters { calls: 10, tied: 8, denied: all, ..Counters::default() };
+        assert_eq!(denied(Policy::None, &client), [0, 0, 0]);
+        assert_eq!(denied(Policy::Hedged, &client), [0, 5, 7]);
+        assert_eq!(denied(Policy::Tied, &client), [2, 0, 7]);
+        assert_eq!(denied(Policy::TiedHedged, &client), [2, 3, 7]);
     }
 
     #[test]

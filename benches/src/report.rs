@@ -103,6 +103,7 @@ impl Report {
                 show_duration(latency),
             ));
         }
+        warnings.extend(self.summaries().iter().flat_map(held_back));
         warnings.extend(self.notes.iter().cloned());
         warnings
     }
@@ -112,6 +113,39 @@ impl Report {
         let summaries = self.summaries();
         let tied = summaries.iter().find(|summary| summary.policy == "tied")?;
         Some(regime::statement(self.regime.as_ref(), tied.both_started_rate()?))
+    }
+}
+
+/// Says so where a policy could not do what it is there for: then it is not what was measured.
+fn held_back(summary: &Summary) -> Vec<String> {
+    /// Of the calls: fewer hardly move a percentile that is shown.
+    const WORTH_TELLING: f64 = 0.01;
+    let shares = [
+        (summary.ties_denied_rate(), "were not tied: no budget, or no second replica"),
+        (summary.hedges_denied_rate(), "were denied a hedge: no budget, time, samples or replica"),
+        (summary.switched_off_rate(), "met hedging when it had switched itself off"),
+    ];
+    let told = shares.into_iter().filter_map(|(share, what)| {
+        let share = share.filter(|share| *share > WORTH_TELLING)?;
+        Some(format!("{}: {:.1} % of the calls {what}.", summary.policy, 100.0 * share))
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_was_held_back_is_told_above_one_percent() {
+        let mut report = sample::report();
+        // Each of the policies has 36 000 calls.
+        report.policies[1].slices[0].counters.hedges_switched_off = 720;
+        report.policies[2].slices[0].counters.ties_denied = 360;
+        let told = "hedged: 2.0 % of the calls met hedging when it had switched itself off.";
+        assert_eq!(report.warnings(), [told]);
+        report.policies[2].slices[0].counters.ties_denied = 361;
+        assert!(report.warnings()[1].starts_with("tied: 1.0 % of the calls were not tied"));
     }
 }
 

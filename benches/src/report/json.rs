@@ -74,6 +74,9 @@ struct PolicyFigures {
     win_rate: Option<f64>,
     withdrawn_rate: Option<f64>,
     both_started_rate: Option<f64>,
+    ties_denied_rate: Option<f64>,
+    hedges_denied_rate: Option<f64>,
+    switched_off_rate: Option<f64>,
     shed_rate: Option<f64>,
     deadline_miss_rate: Option<f64>,
     error_rate: Option<f64>,
@@ -106,6 +109,9 @@ struct CounterFigures {
     withdrawn: u64,
     both_started: u64,
     shed: u64,
+    ties_denied: u64,
+    hedges_denied: u64,
+    hedges_switched_off: u64,
 }
 
 #[derive(Serialize)]
@@ -135,6 +141,9 @@ fn policy(summary: &Summary) -> PolicyFigures {
         win_rate: summary.win_rate(),
         withdrawn_rate: summary.withdrawn_rate(),
         both_started_rate: summary.both_started_rate(),
+        ties_denied_rate: summary.ties_denied_rate(),
+        hedges_denied_rate: summary.hedges_denied_rate(),
+        switched_off_rate: summary.switched_off_rate(),
         shed_rate: summary.shed_rate(),
         deadline_miss_rate: summary.deadline_miss_rate(),
         error_rate: summary.error_rate(),
@@ -167,6 +176,9 @@ fn counters(counters: &Counters) -> CounterFigures {
         withdrawn: counters.withdrawn,
         both_started: counters.both_started,
         shed: counters.shed,
+        ties_denied: counters.ties_denied,
+        hedges_denied: counters.hedges_denied,
+        hedges_switched_off: counters.hedges_switched_off,
     }
 }
 
@@ -227,6 +239,9 @@ mod tests {
                 "win_rate",
                 "withdrawn_rate",
                 "both_started_rate",
+                "ties_denied_rate",
+                "hedges_denied_rate",
+                "switched_off_rate",
                 "shed_rate",
                 "deadline_miss_rate",
             ] {

@@ -45,7 +45,7 @@ fn cells(summaries: &[Summary], figure: impl Fn(&Summary) -> Option<String>) -> 
     summaries.iter().map(|s| figure(s).unwrap_or_else(|| NO_VALUE.into())).collect()
 }
 
-const FIGURES: [(&str, &str, Figure); 21] = [
+const FIGURES: [(&str, &str, Figure); 24] = [
     ("calls", "Calls that fell due", |s| Some(s.counters().calls.to_string())),
     ("offered /s", "Calls that fell due, a second", |s| rate(s.offered_per_s())),
     ("completed /s", "Calls answered with the right bytes, a second", |s| {
@@ -65,6 +65,15 @@ const FIGURES: [(&str, &str, Figure); 21] = [
         |s| percent(s.withdrawn_rate()),
     ),
     ("both started", "Calls of which both tied copies started", |s| percent(s.both_started_rate())),
+    ("ties denied", "Calls that were to be tied and were not", |s| percent(s.ties_denied_rate())),
+    (
+        "hedges denied",
+        "Hedges not sent for want of budget, time, samples or a replica, for each call",
+        |s| percent(s.hedges_denied_rate()),
+    ),
+    ("switched off", "Calls that met hedging when it had switched itself off", |s| {
+        percent(s.switched_off_rate())
+    }),
     ("shed", "Copies refused because they would have been too late, for each call", |s| {
         percent(s.shed_rate())
     }),

@@ -55,6 +55,12 @@ pub struct Counters {
     pub both_started: u64,
     /// Copies that a server refused or dropped because they would have been too late.
     pub shed: u64,
+    /// Calls that were to be tied and were not.
+    pub ties_denied: u64,
+    /// Hedges that were not sent, for want of budget, time, samples or a replica.
+    pub hedges_denied: u64,
+    /// Calls that could not be hedged as hedging had switched itself off.
+    pub hedges_switched_off: u64,
 }
 
 impl AddAssign for Counters {
@@ -77,6 +83,9 @@ impl AddAssign for Counters {
             withdrawn,
             both_started,
             shed,
+            ties_denied,
+            hedges_denied,
+            hedges_switched_off,
         } = other;
         self.calls += calls;
         self.ok += ok;
@@ -94,6 +103,9 @@ impl AddAssign for Counters {
         self.withdrawn += withdrawn;
         self.both_started += both_started;
         self.shed += shed;
+        self.ties_denied += ties_denied;
+        self.hedges_denied += hedges_denied;
+        self.hedges_switched_off += hedges_switched_off;
     }
 }
 

@@ -144,6 +144,21 @@ impl Summary {
         self.per_call(self.counters().shed)
     }
 
+    /// Calls that were to be tied and were not, as a share of all.
+    pub fn ties_denied_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().ties_denied)
+    }
+
+    /// Hedges that were denied, for each call.
+    pub fn hedges_denied_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().hedges_denied)
+    }
+
+    /// Calls for which hedging had switched itself off, as a share of all.
+    pub fn switched_off_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().hedges_switched_off)
+    }
+
     /// Calls that missed their deadline, as a share of all.
     pub fn deadline_miss_rate(&self) -> Option<f64> {
         self.per_call(self.counters().deadline_misses)
