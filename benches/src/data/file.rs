@@ -357,8 +357,8 @@ mod tests {
     fn the_wish_to_end_is_heard_while_writing_and_leaves_nothing() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("replica-0.dat");
-        // 4 GiB: were the wish not heard, the bytes that were told would say so.
-        let set = DataSet { seed: 7, blocks: 1 << 20 };
+        // 64 MiB: were the wish not heard, the bytes that were told would say so.
+        let set = DataSet { seed: 7, blocks: 1 << 14 };
         let interrupt = Interrupt::default();
         let mut written = 0;
         let ended = ensure_files(&[path], &set, &interrupt, &mut |bytes| {
