@@ -28,6 +28,16 @@ fn is_dead(pid: Pid) -> bool {
     zombie || test_kill_process(pid).is_err()
 }
 
+/// Waits until all of these are dead. A process closes its files a moment before it is: that its
+/// pipes have ended is too early to look.
+fn await_deaths(replicas: &[Pid]) {
+    let began = Instant::now();
+    while let Some(alive) = replicas.iter().find(|pid| !is_dead(**pid)) {
+        assert!(began.elapsed() < PATIENCE, "replica {alive:?} lives on");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn killing_the_comparison_leaves_no_replica_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -39,7 +49,7 @@ fn killing_the_comparison_leaves_no_replica_behind() {
     let status = comparison.child.wait().expect("a child");
     assert_eq!(status.signal(), Some(9));
     comparison.await_end_of_all();
-    assert!(comparison.replicas.iter().all(|pid| is_dead(*pid)));
+    await_deaths(&comparison.replicas);
 }
 
 #[test]
@@ -52,7 +62,7 @@ fn ctrl_c_ends_with_a_report_and_leaves_no_replica_behind() {
     let status = comparison.child.wait().expect("a child");
     assert_eq!(status.code(), Some(130));
     comparison.await_end_of_all();
-    assert!(comparison.replicas.iter().all(|pid| is_dead(*pid)));
+    await_deaths(&comparison.replicas);
     let results = folder.path().join("bowline-report/results.json");
     let results = std::fs::read_to_string(results).expect("a report of what there was");
     assert!(results.contains("\"interrupted\": true"), "{results}");
