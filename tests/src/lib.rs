@@ -8,6 +8,7 @@ pub mod judge;
 pub mod kernel;
 pub mod mutations;
 pub mod swarm;
+pub mod theory;
 pub mod world;
 
 /// The README's programs compile.
