@@ -31,6 +31,7 @@ pub fn wild(seed: u64) -> Scenario {
     scenario.deadline = Span::Uniform(service, service * most);
     scenario.service = Service {
         span: service_span(&mut rng, service),
+        trace: None,
         identical: rng.chance(300),
         look: rng.pick(&[Look::Never, Look::AtOnce, Look::Points(1), Look::Points(4)]),
         error_permille: rng.pick(&[0, 0, 0, 30, 300]),
@@ -55,6 +56,7 @@ pub fn gentle(seed: u64) -> Scenario {
     scenario.deadline = Span::Fixed(5_000 * MS);
     scenario.service = Service {
         span: service_span(&mut rng, service),
+        trace: None,
         identical: rng.chance(300),
         look: rng.pick(&[Look::Never, Look::AtOnce, Look::Points(4)]),
         error_permille: 0,

@@ -2,9 +2,11 @@
 //! what a call is.
 
 pub mod clock;
+pub mod empirical;
 pub mod events;
 pub mod maths;
 pub mod net;
 pub mod rng;
 pub mod span;
 pub mod timeline;
+pub mod trace;

@@ -8,7 +8,7 @@ use bowline_client::core::{
     Budget, CallKey, Calls, Config, Counters, Done, Effect, PolicyId, Spec,
 };
 use bowline_protocol::link::LinkEvent;
-use bowline_protocol::{Backoff, ClientId, Frame, Hello, Link, ReplicaId, Station};
+use bowline_protocol::{Backoff, Cause, ClientId, Frame, Hello, Link, ReplicaId, Station};
 use bowline_time::{Duration, Instant};
 
 use crate::check::{Outcome, Rule};
@@ -19,6 +19,7 @@ use crate::kernel::span::Nanos;
 use crate::kernel::timeline::Topic;
 use crate::world::env::{Env, Event, Input};
 use crate::world::port::{Gone, Port};
+use crate::world::report::Failed;
 use crate::world::server::{IDEMPOTENT, ONCE, answer_to, forged};
 
 /// A replica, and the connection to it.
@@ -60,11 +61,11 @@ impl Client {
         let seed = mix(scenario.seed ^ mix(host.0 as u64 | u64::from(life) << 32));
         let id = ClientId(seed);
         let config = Config {
-            max_calls: 1 << 12,
-            watch: Duration::from_millis(60),
+            max_calls: scenario.client.max_calls,
+            watch: scenario.client.watch,
             pick: scenario.pick,
             load_lifetime: Duration::from_nanos(scenario.load_lifetime),
-            latency_window: Duration::from_millis(500),
+            latency_window: scenario.client.latency_window,
             max_methods: 4,
             budget: sane(Budget::new(scenario.budget).map(Arc::new)),
             seed,
@@ -239,6 +240,9 @@ impl Client {
 
     fn refused(&mut self, env: &mut Env, probe: bool, error: &bowline_protocol::Error) {
         env.book.refused += 1;
+        if !probe {
+            env.failures.push(Failed { kind: error.kind, took: 0 });
+        }
         env.note(self.host, Topic::World, &[12, self.id.0], || format!("can't call: {error}"));
         if probe || env.scenario.nothing_fails {
             let rule = if probe { Rule::Recovers } else { Rule::SurvivesOneFault };
@@ -267,8 +271,17 @@ impl Client {
         });
         env.book.done(self.id.0, seq, outcome, thawed, 3 * env.scenario.turn + 10);
         let Some(made) = self.made.remove(&seq) else { return };
+        if let (Err(error), false) = (done.result, made.probe) {
+            env.failures.push(Failed { kind: error.kind, took: env.now - made.at });
+        }
         match done.result {
-            Ok(()) => env.latencies.push(env.now - made.at),
+            Ok(()) if made.probe => {}
+            Ok(()) => {
+                env.latencies.push(env.now - made.at);
+                let second = |n| n > 0 && done.outcome.tied;
+                let won = done.outcome.winner.filter(|winner| winner.cause == Cause::First);
+                env.second_wins += u64::from(won.is_some_and(|winner| second(winner.n)));
+            }
             Err(error) if made.probe => {
                 env.book.accuse(
                     Rule::Recovers,

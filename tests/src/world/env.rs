@@ -8,6 +8,7 @@ use crate::kernel::net::{Arrival, Due, End, Host, Net, Wire};
 use crate::kernel::rng::mix;
 use crate::kernel::span::Nanos;
 use crate::kernel::timeline::{Timeline, Topic, digest};
+use crate::world::report::Failed;
 use crate::world::scenario::Scenario;
 use bowline_server::core::CopyKey;
 
@@ -91,6 +92,10 @@ pub(crate) struct Env {
     pub(crate) frames: u64,
     /// How long the calls took that succeeded.
     pub(crate) latencies: Vec<Nanos>,
+    /// The calls that failed.
+    pub(crate) failures: Vec<Failed>,
+    /// Calls that the second of two tied copies answered.
+    pub(crate) second_wins: u64,
 }
 
 impl Env {

@@ -14,6 +14,6 @@ mod strike;
 
 pub use choose::Choice;
 pub use fault::{Fault, What};
-pub use report::Report;
+pub use report::{Failed, Report};
 pub use run::{World, replay};
-pub use scenario::{Class, Look, Scenario, ServerSetup, Service};
+pub use scenario::{Class, ClientSetup, Look, Scenario, ServerSetup, Service};

@@ -1,10 +1,20 @@
 //! What a run came to.
 
 use bowline_client::core::Counters;
+use bowline_protocol::ErrorKind;
 use bowline_server::core::Stats;
 
 use crate::check::Broken;
 use crate::kernel::span::Nanos;
+
+/// A call that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failed {
+    /// How.
+    pub kind: ErrorKind,
+    /// How long that took.
+    pub took: Nanos,
+}
 
 /// What a run came to.
 #[derive(Clone, Debug)]
@@ -33,8 +43,13 @@ pub struct Report {
     pub succeeded: u64,
     /// Calls that failed.
     pub failed: u64,
-    /// How long each call that succeeded took, in the order of their ends.
+    /// How long each call that succeeded took, in the order of their ends; the last calls, with
+    /// which a world is tried after all faults, left out here and in the two below.
     pub latencies: Vec<Nanos>,
+    /// The calls that failed, in the order of their ends.
+    pub failures: Vec<Failed>,
+    /// Calls that the second of two tied copies answered.
+    pub second_wins: u64,
     /// The counters of all clients that were alive at the end.
     pub clients: Vec<Counters>,
     /// The counters of all servers that were alive at the end.

@@ -90,6 +90,8 @@ impl World {
             timeline: Timeline::new(readable),
             frames: 0,
             latencies: Vec::new(),
+            failures: Vec::new(),
+            second_wins: 0,
             scenario,
         };
         set_mesh_delay(&mut env);
@@ -335,6 +337,7 @@ impl World {
                 // The last calls are easy ones, and come one by one.
                 self.env.scenario.service.error_permille = 0;
                 self.env.scenario.service.span = Span::Fixed(50_000);
+                self.env.scenario.service.trace = None;
                 self.probe();
             }
             Phase::Rest(until) if now >= until => {
@@ -405,6 +408,8 @@ impl World {
             succeeded: env.book.succeeded,
             failed: env.book.failed,
             latencies: env.latencies,
+            failures: env.failures,
+            second_wins: env.second_wins,
             clients,
             servers,
             timeline: env.timeline.read(topic),

@@ -6,6 +6,7 @@ use bowline_client::core::{BudgetConfig, PickRule, Policy};
 use bowline_protocol::LinkConfig;
 
 use crate::kernel::span::{Nanos, Span};
+use crate::kernel::trace::Trace;
 use crate::world::fault::Fault;
 
 /// Everything that a run needs. The same scenario runs the same way on every machine.
@@ -23,6 +24,8 @@ pub struct Scenario {
     pub mesh: bool,
     /// Client processes, each of one core.
     pub clients: usize,
+    /// What each of them may hold.
+    pub client: ClientSetup,
     /// Calls that each client makes.
     pub calls: u64,
     /// The time between two calls of a client, whether they are answered or not.
@@ -76,6 +79,17 @@ pub struct ServerSetup {
     pub tombstones: u32,
 }
 
+/// What a client may hold, and for how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientSetup {
+    /// Calls that wait at a time; more are refused.
+    pub max_calls: u32,
+    /// How long the copies of a finished call are watched.
+    pub watch: Duration,
+    /// How far back the estimate of latencies looks.
+    pub latency_window: Duration,
+}
+
 /// A kind of calls.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Class {
@@ -94,6 +108,8 @@ pub struct Class {
 pub struct Service {
     /// How long they take.
     pub span: Span,
+    /// How long they take at which replica and when; then `span` is not drawn from.
+    pub trace: Option<Trace>,
     /// All copies of a call take equally long, as if the time were the data's. Otherwise each
     /// copy draws its own, as if it were the replica's.
     pub identical: bool,
@@ -125,12 +141,18 @@ impl Scenario {
             server: ServerSetup { slots: 1, queue: 64, tombstones: 64 },
             mesh: true,
             clients: 1,
+            client: ClientSetup {
+                max_calls: 1 << 12,
+                watch: Duration::from_millis(60),
+                latency_window: Duration::from_millis(500),
+            },
             calls: 20,
             gap: Span::Exponential { mean: 800_000 },
             deadline: Span::Fixed(200_000_000),
             classes: vec![Class::plain()],
             service: Service {
                 span: Span::Exponential { mean: 1_000_000 },
+                trace: None,
                 identical: false,
                 look: Look::Points(3),
                 error_permille: 0,

@@ -351,7 +351,14 @@ impl Server {
         let service = &env.scenario.service;
         let copy = if service.identical { 0 } else { mix(u64::from(attempt.n) + 1) };
         let label = mix(mix(attempt.client.0) ^ attempt.seq.0) ^ copy;
-        let takes = service.span.draw(&mut Rng::labelled(env.scenario.seed, label));
+        let mut rng = Rng::labelled(env.scenario.seed, label);
+        let takes = match &service.trace {
+            Some(trace) => {
+                let replica = self.core.station().replica;
+                trace.draw(usize::from(replica.0), env.now, &mut rng)
+            }
+            None => service.span.draw(&mut rng),
+        };
         takes.saturating_mul(self.slow) / 100
     }
 

@@ -39,6 +39,7 @@ fn queues(servers: usize, load: f64, policy: Policy) -> Scenario {
         link: LinkConfig { hello_timeout: HOUR, ping_after: 24 * HOUR, dead_after: 48 * HOUR },
         service: bowline_tests::world::Service {
             span: Span::Exponential { mean: SERVICE },
+            trace: None,
             identical: false,
             look: Look::AtOnce,
             error_permille: 0,
