@@ -26,7 +26,26 @@ const KEPT_BYTES: usize = 16 << 20;
 /// program is to have its own.
 #[derive(Clone, Default)]
 pub struct Pool {
-    classes: Rc<RefCell<[Vec<Memory>; CLASSES]>>,
+    kept: Rc<RefCell<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    classes: [Vec<Memory>; CLASSES],
+    /// Blocks of the region that the kernel knows, all of one capacity.
+    registered: Vec<Memory>,
+    registered_capacity: usize,
+}
+
+impl Kept {
+    fn take(&mut self, capacity: usize) -> Option<Memory> {
+        if capacity == self.registered_capacity
+            && let Some(memory) = self.registered.pop()
+        {
+            return Some(memory);
+        }
+        self.classes[class_of(capacity)?].pop()
+    }
 }
 
 impl Pool {
@@ -38,7 +57,7 @@ impl Pool {
     /// A buffer of `length` bytes. Its content is whatever it held last, or zeros.
     pub fn take(&self, length: usize) -> Buffer {
         let capacity = capacity_for(length);
-        let kept = class_of(capacity).and_then(|class| self.classes.borrow_mut()[class].pop());
+        let kept = self.kept.borrow_mut().take(capacity);
         let memory = kept.unwrap_or_else(|| Memory::allocate(capacity));
         Buffer { memory: Some(memory), length, pool: self.clone() }
     }
@@ -50,9 +69,29 @@ impl Pool {
         drop(taken);
     }
 
+    /// Adds the blocks of a region that the kernel knows; there is one region in a pool. They are
+    /// taken before others of their capacity, and come back whatever else the pool keeps.
+    pub(crate) fn add_region(&self, region: Region) {
+        let region = Rc::new(region);
+        let mut kept = self.kept.borrow_mut();
+        debug_assert!(kept.registered.is_empty(), "one region is all that a pool can have");
+        kept.registered_capacity = region.capacity;
+        kept.registered = (0..region.count).map(|index| Region::block(&region, index)).collect();
+    }
+
+    /// Whether the buffer lies in this pool's region.
+    pub(crate) fn has_registered(&self, buffer: &Buffer) -> bool {
+        buffer.is_registered() && Rc::ptr_eq(&self.kept, &buffer.pool.kept)
+    }
+
     fn put_back(&self, memory: Memory) {
+        let mut kept = self.kept.borrow_mut();
+        if memory.region.is_some() {
+            kept.registered.push(memory);
+            return;
+        }
         let Some(class) = class_of(memory.capacity) else { return };
-        let kept = &mut self.classes.borrow_mut()[class];
+        let kept = &mut kept.classes[class];
         if (kept.len() + 1) * memory.capacity <= KEPT_BYTES {
             kept.push(memory);
         }
@@ -78,10 +117,54 @@ pub fn take(length: usize) -> Buffer {
     crate::core::with(|core| core.pool.take(length))
 }
 
+/// Blocks of memory, all in one piece, of which the kernel is told once.
+pub(crate) struct Region {
+    start: NonNull<u8>,
+    count: usize,
+    capacity: usize,
+}
+
+impl Region {
+    /// So many blocks for buffers of `length` bytes; None if there is no such memory.
+    pub(crate) fn new(count: usize, length: usize) -> Option<Region> {
+        let capacity = capacity_for(length);
+        let layout = Self::layout(count, capacity).filter(|layout| layout.size() > 0)?;
+        // SAFETY: the size is not zero.
+        let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
+        Some(Region { start, count, capacity })
+    }
+
+    fn layout(count: usize, capacity: usize) -> Option<Layout> {
+        Layout::from_size_align(count.checked_mul(capacity)?, ALIGNMENT).ok()
+    }
+
+    /// Where it starts, and its length.
+    pub(crate) fn memory(&self) -> (NonNull<u8>, usize) {
+        (self.start, self.count * self.capacity)
+    }
+
+    fn block(region: &Rc<Region>, index: usize) -> Memory {
+        // SAFETY: the index is below the count, so that the block lies in the region.
+        let start = unsafe { region.start.add(index * region.capacity) };
+        Memory { start, capacity: region.capacity, region: Some(region.clone()) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let Some(layout) = Self::layout(self.count, self.capacity) else { return };
+        // SAFETY: it was allocated with this layout, and none of its blocks is left: each holds the
+        // region. What the kernel pinned of it, it lets go when it likes.
+        unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
+    }
+}
+
 /// Aligned memory, initialized.
 struct Memory {
     start: NonNull<u8>,
     capacity: usize,
+    /// Whose it is, if it is not alone.
+    region: Option<Rc<Region>>,
 }
 
 impl Memory {
@@ -94,12 +177,15 @@ impl Memory {
         // SAFETY: the size is not zero, as every capacity is at least ALIGNMENT.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Memory { start, capacity }
+        Memory { start, capacity, region: None }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.region.is_some() {
+            return;
+        }
         // SAFETY: `start` was allocated with this layout, and its owner is gone. The kernel has no
         // part in it: an operation owns the buffers that it was given until its last completion.
         unsafe { std::alloc::dealloc(self.start.as_ptr(), Self::layout(self.capacity)) };
@@ -146,6 +232,12 @@ impl Buffer {
     pub fn resize(&mut self, length: usize) {
         assert!(length <= self.capacity(), "a buffer does not grow beyond its capacity");
         self.length = length;
+    }
+
+    /// Whether it lies in memory that the kernel was told of once for all, see
+    /// [`Builder::registered_buffers`](crate::Builder::registered_buffers).
+    pub fn is_registered(&self) -> bool {
+        self.memory().region.is_some()
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
@@ -197,9 +289,27 @@ mod tests {
         drop(first);
         assert_eq!(pool.take(8192).start(), address);
         pool.reserve(20, 2 << 20);
-        let kept = pool.classes.borrow()[CLASSES - 1].len();
+        let kept = pool.kept.borrow().classes[CLASSES - 1].len();
         assert_eq!(kept, KEPT_BYTES / (2 << 20));
         drop(pool.take(4 << 20));
+    }
+
+    #[test]
+    fn blocks_of_a_region_are_taken_first_and_always_come_back() {
+        let pool = Pool::new();
+        pool.reserve(8, 8192);
+        pool.add_region(Region::new(2, 5000).unwrap());
+        let (first, second, third) = (pool.take(8192), pool.take(4097), pool.take(8192));
+        assert!(pool.has_registered(&first) && pool.has_registered(&second));
+        assert!(!third.is_registered(), "the region has two blocks");
+        assert!(!pool.take(4096).is_registered(), "another capacity");
+        assert!(!Pool::new().has_registered(&first), "another pool's");
+        let taken = first.start();
+        drop((first, third));
+        assert_eq!(pool.take(8192).start(), taken);
+        drop(pool);
+        assert_eq!(second[4096], 0, "a buffer outlives its pool");
+        assert!(Region::new(usize::MAX / 2, 8192).is_none());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::buffer::Pool;
 use crate::clock::Clock;
 use crate::driver::provided::ProvidedBuffers;
 use crate::driver::switch::Driver;
-use crate::driver::{Completion, Kind, Request, Token};
+use crate::driver::{Completion, Kind, Request, Token, Transfer};
 use crate::metrics::{Counters, Metrics};
 use crate::net::connection::Connection;
 use crate::net::listener::Listening;
@@ -62,6 +62,8 @@ pub(crate) struct Core {
     /// these before the turn decides anything, as their sockets may hold input.
     pub(crate) rearmed: Cell<bool>,
     pub(crate) pool: Pool,
+    /// Free places among the files registered.
+    pub(crate) places: RefCell<Vec<u32>>,
     pub(crate) remote: Arc<Remote>,
     pub(crate) counters: Counters,
     registration: Cell<Option<Registration>>,
@@ -98,6 +100,7 @@ impl Core {
             parked: RefCell::default(),
             rearmed: Cell::new(false),
             pool: Pool::new(),
+            places: RefCell::default(),
             remote,
             counters: Counters::default(),
             registration: Cell::new(Some(registration)),
@@ -111,12 +114,14 @@ impl Core {
 
     /// Asks the kernel to tell when another thread wants this core.
     fn listen_for_wakes(&self) {
-        let request = Request::Read {
+        let request = Request::Read(Transfer {
             fd: self.remote.event(),
+            place: None,
             data: self.wake_count.as_ptr().cast(),
             length: 8,
             offset: 0,
-        };
+            registered: false,
+        });
         // SAFETY: the memory is on the heap and lives as long as the core does, as does the
         // descriptor; the core is not freed while anything is in flight.
         unsafe { self.driver.borrow_mut().push(request, Token::WAKE) };

@@ -106,6 +106,11 @@ impl Error {
         Self::explain("registering receive buffers", source, disabled_level())
     }
 
+    /// What the failure to register memory for transfers means.
+    pub(crate) fn of_region(source: io::Error) -> Error {
+        Self::explain("registering buffers for files", source, disabled_level())
+    }
+
     pub(crate) fn too_old(what: &'static str) -> Error {
         Error::TooOld { what, release: kernel_release() }
     }

@@ -118,6 +118,14 @@ counters! {
     bytes_sent,
     /// Bytes received.
     bytes_received,
+    /// Transfers of files that moved but a part, and went on with the rest.
+    short_transfers,
+    /// Requests about files that the kernel put off (EAGAIN, EINTR), and that were made again.
+    file_retries,
+    /// Files that were to be registered, and found no place.
+    unregistered_files,
+    /// Files that could not be closed without an error, of which nobody was told but the log.
+    close_errors,
     /// Times that tasks had to wait for the next turn, the budget of this one being used up.
     budgets_exhausted,
     /// Turns that decided though more input may have been there, as sockets that are never dry must

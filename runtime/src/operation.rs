@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -33,8 +33,36 @@ pub(crate) struct Kept {
 pub(crate) struct Slot {
     state: State,
     kept: Kept,
+    effect: Effect,
+}
+
+/// What else an operation does, which matters if nobody waits for its end.
+#[derive(Clone, Copy)]
+enum Effect {
+    None,
     /// The result is a descriptor, which has to be closed if nobody takes it.
-    brings_descriptor: bool,
+    Opens,
+    /// It closes this descriptor, and has to, whoever waits.
+    Closes(RawFd),
+}
+
+impl Effect {
+    fn of(request: &Request) -> Effect {
+        match request {
+            Request::Open { .. } => Effect::Opens,
+            Request::Close { fd } => Effect::Closes(*fd),
+            _ => Effect::None,
+        }
+    }
+
+    /// Closes what the kernel was to close, if it was cancelled before.
+    fn complete(self, result: i32) {
+        if let Effect::Closes(fd) = self
+            && result == -libc::ECANCELED
+        {
+            drop(own(fd));
+        }
+    }
 }
 
 enum State {
@@ -59,14 +87,15 @@ impl Operation {
     /// All memory that the request points to is owned by `kept`, on the heap, and what the kernel
     /// writes to is reached by nobody else; the descriptor it names is owned by `kept` too.
     pub(crate) unsafe fn submit(core: &Rc<Core>, request: Request, kept: Kept) -> Operation {
-        let brings_descriptor = matches!(request, Request::Open { .. });
+        let effect = Effect::of(&request);
         if core.tasks.is_closed() {
             // Nobody would ever reap it.
-            let slot = Slot { state: State::Done(-libc::ECANCELED), kept, brings_descriptor };
+            effect.complete(-libc::ECANCELED);
+            let slot = Slot { state: State::Done(-libc::ECANCELED), kept, effect };
             let index = core.operations.borrow_mut().insert(slot);
             return Operation { core: core.clone(), index, finished: false };
         }
-        let slot = Slot { state: State::Running(None), kept, brings_descriptor };
+        let slot = Slot { state: State::Running(None), kept, effect };
         let index = core.operations.borrow_mut().insert(slot);
         let token = Token::new(Kind::Operation, index);
         // SAFETY: the slot owns `kept`, and is freed only in `completed` or, after that, by
@@ -124,12 +153,16 @@ impl Drop for Operation {
         if let State::Done(result) = slot.state {
             let slot = operations.remove(self.index);
             drop(operations);
-            slot.discard(result);
+            slot.discard(&self.core, result);
             return;
         }
+        let effect = slot.effect;
         let was = std::mem::replace(&mut slot.state, State::Orphaned);
         drop(operations);
         drop(was);
+        if let Effect::Closes(_) = effect {
+            return;
+        }
         let token = Token::new(Kind::Operation, self.index);
         // SAFETY: the request points to nothing.
         unsafe { self.core.driver.borrow_mut().push(Request::Cancel { token }, Token::NOBODY) };
@@ -137,9 +170,16 @@ impl Drop for Operation {
 }
 
 impl Slot {
-    fn discard(self, result: i32) {
-        if self.brings_descriptor && result >= 0 {
-            drop(own(result));
+    /// Sees to a result that nobody takes.
+    fn discard(self, core: &Core, result: i32) {
+        match self.effect {
+            Effect::Opens if result >= 0 => drop(own(result)),
+            Effect::Closes(_) if result < 0 && result != -libc::ECANCELED => {
+                core.counters.close_errors.add(1);
+                let error = io::Error::from_raw_os_error(-result);
+                tracing::warn!(%error, "closing a file failed: what was written may be lost");
+            }
+            _ => {}
         }
     }
 }
@@ -150,11 +190,12 @@ pub(crate) fn completed(core: &Core, completion: Completion) {
     let index = completion.token.index as usize;
     let mut operations = core.operations.borrow_mut();
     let Some(slot) = operations.get_mut(index) else { return };
+    slot.effect.complete(completion.result);
     match std::mem::replace(&mut slot.state, State::Done(completion.result)) {
         State::Orphaned => {
             let slot = operations.remove(index);
             drop(operations);
-            slot.discard(completion.result);
+            slot.discard(core, completion.result);
         }
         State::Running(waker) => {
             drop(operations);

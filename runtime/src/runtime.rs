@@ -1,6 +1,7 @@
 //! Building a runtime, running it, and ending it.
 
 use std::future::Future;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::pin::pin;
 use std::ptr::NonNull;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use bowline_time::Duration;
 
+use crate::buffer::Region;
 use crate::clock::Source;
 use crate::core::{Core, Entered, Settings, is_entered};
 use crate::driver::provided::{MOST_BUFFERS, ProvidedBuffers};
@@ -31,6 +33,8 @@ pub struct Builder {
     completions: Option<u32>,
     buffer_count: u16,
     buffer_size: u32,
+    file_places: u32,
+    registered_buffers: (usize, usize),
     patience: Duration,
     settings: Settings,
     #[cfg(feature = "simulated-driver")]
@@ -45,6 +49,8 @@ impl Builder {
             completions: None,
             buffer_count: 256,
             buffer_size: 16 << 10,
+            file_places: 64,
+            registered_buffers: (0, 0),
             patience: Duration::from_secs(5),
             settings: Settings {
                 spin: Duration::ZERO,
@@ -115,6 +121,28 @@ impl Builder {
         self
     }
 
+    /// Places for files that are [registered](crate::fs::OpenOptions::registered) with the kernel.
+    /// Default: 64.
+    #[must_use]
+    pub fn registered_files(mut self, places: u32) -> Builder {
+        self.file_places = places;
+        self
+    }
+
+    /// Buffers of `size` bytes, `count` of them, whose memory the kernel pins once for all, so that
+    /// transfers of files need not: this pays with direct I/O in small blocks.
+    /// [`buffer::take`](crate::buffer::take) gives them out first, for lengths of up to `size` and
+    /// more than half of it (`size` is rounded up to a power of two, and to 4 KiB at least).
+    ///
+    /// Without CAP_IPC_LOCK such memory is limited by RLIMIT_MEMLOCK, and in any case to 1 GiB. If
+    /// the kernel refuses it, a warning says why and what helps, and buffers are as they always
+    /// are. Default: none.
+    #[must_use]
+    pub fn registered_buffers(mut self, count: usize, size: usize) -> Builder {
+        self.registered_buffers = (count, size);
+        self
+    }
+
     /// How long a connection that is dropped may take to send what it still holds, and its peer to
     /// end. Default: 5 s.
     #[must_use]
@@ -171,8 +199,52 @@ impl Builder {
         let mut driver = self.driver(entries, completions)?;
         let count = self.buffer_count.clamp(1, MOST_BUFFERS).next_power_of_two();
         let buffers = ProvidedBuffers::new(&mut driver, count, self.buffer_size.max(1))?;
+        let places = register_files(&mut driver, self.file_places);
+        let region = register_buffers(&mut driver, self.registered_buffers);
         let core = Core::new(self.settings, driver, buffers, remote, registration);
+        core.places.replace(places);
+        if let Some(region) = region {
+            core.pool.add_region(region);
+        }
         Ok(Runtime { core: ManuallyDrop::new(core), patience: self.patience })
+    }
+}
+
+/// Makes places for files: the numbers of those that there are then.
+fn register_files(driver: &mut Driver, count: u32) -> Vec<u32> {
+    if count == 0 {
+        return Vec::new();
+    }
+    match driver.register_files(count) {
+        Ok(()) => (0..count).rev().collect(),
+        Err(error) => {
+            tracing::warn!(%error, count, "no files can be registered: each transfer looks its up");
+            Vec::new()
+        }
+    }
+}
+
+/// Makes memory that the kernel knows; None if it is not to be, or can't be had.
+fn register_buffers(driver: &mut Driver, (count, size): (usize, usize)) -> Option<Region> {
+    if count == 0 {
+        return None;
+    }
+    let refused = |error: io::Error| {
+        let error = Error::of_region(error);
+        tracing::warn!(%error, count, size, "no buffers are registered: each transfer pins its own");
+    };
+    let Some(region) = Region::new(count, size) else {
+        refused(io::ErrorKind::OutOfMemory.into());
+        return None;
+    };
+    let (memory, length) = region.memory();
+    // SAFETY: the blocks of the region keep it, and requests keep the blocks that they name.
+    match unsafe { driver.register_memory(memory, length) } {
+        Ok(()) => Some(region),
+        Err(error) => {
+            refused(error);
+            None
+        }
     }
 }
 

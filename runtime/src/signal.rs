@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::buffer;
 use crate::core;
-use crate::driver::Request;
+use crate::driver::{Request, Transfer};
 use crate::operation::{Kept, Operation};
 
 /// A signal that can be awaited.
@@ -168,12 +168,14 @@ impl Signals {
                 }
             }
             let mut count = buffer::take(8);
-            let request = Request::Read {
+            let request = Request::Read(Transfer {
                 fd: EVENTS[self.waiter.0].load(Ordering::SeqCst),
+                place: None,
                 data: count.as_mut_ptr(),
                 length: 8,
                 offset: 0,
-            };
+                registered: false,
+            });
             let kept = Kept {
                 buffer: Some(count),
                 descriptor: Some(self.waiter.clone()),

@@ -5,7 +5,7 @@ mod common;
 use std::future::Future;
 use std::task::{Context, Waker};
 
-use bowline_runtime::fs::{File, OpenOptions};
+use bowline_runtime::fs::{Batch, File, OpenOptions};
 use bowline_runtime::{Runtime, buffer, metrics, yield_now};
 use common::{pattern, run, run_on};
 
@@ -66,6 +66,162 @@ fn direct_reads_go_by_the_alignment_that_the_file_tells() {
         let (result, block) = file.read_at(buffer::take(step), step as u64).await;
         assert_eq!(result.unwrap(), step);
         assert!(block[..] == pattern(64 << 10, 2)[step..2 * step]);
+    });
+}
+
+#[test]
+fn a_batch_goes_to_the_kernel_at_once_and_wakes_its_task_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, pattern(64 * 4096, 3)).unwrap();
+    run(async {
+        let file = File::open(&path, OpenOptions::new().read(true)).await.unwrap();
+        let mut batch = Batch::new();
+        assert!(batch.next().await.is_none());
+        let before = metrics();
+        for block in 0..64 {
+            batch.read(&file, buffer::take(4096), block * 4096);
+        }
+        let mut blocks = 0;
+        while let Some((result, block)) = batch.next().await {
+            result.unwrap();
+            assert!(block[..] == pattern(64 * 4096, 3)[blocks * 4096..][..4096]);
+            blocks += 1;
+        }
+        let after = metrics();
+        assert_eq!((blocks, batch.len()), (64, 0));
+        // They are in the page cache: one call hands all over and brings all back. Once in a while
+        // the kernel is interrupted, and takes a few more.
+        let enters = after.enters - before.enters;
+        assert!(enters <= 16, "{enters} calls for 64 reads");
+    });
+}
+
+#[test]
+fn a_batch_tells_each_error_in_its_place_and_gives_all_buffers_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    run(async {
+        let options = OpenOptions::new().read(true).write(true).create(true);
+        let file = File::open(&path, options).await.unwrap();
+        let mut batch = Batch::new();
+        let mut block = buffer::take(1000);
+        block.fill(9);
+        batch.write(&file, block, 0);
+        batch.next().await.unwrap().0.unwrap();
+        batch.read(&file, buffer::take(1000), 0);
+        batch.read(&file, buffer::take(1000), 500);
+        batch.read(&file, buffer::take(0), 500);
+        batch.read(&file, buffer::take(10), 990);
+        let mut kinds = Vec::new();
+        while let Some((result, block)) = batch.next().await {
+            kinds.push((result.map_err(|error| error.kind()), block.len()));
+        }
+        let short = Err(std::io::ErrorKind::UnexpectedEof);
+        assert_eq!(kinds, [(Ok(()), 1000), (short, 1000), (Ok(()), 0), (Ok(()), 10)]);
+        assert_eq!(metrics().short_transfers, 1);
+    });
+}
+
+#[test]
+fn registered_files_and_buffers_carry_the_same_bytes() {
+    let directory = tempfile::tempdir_in(".").unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, pattern(64 << 10, 4)).unwrap();
+    let runtime =
+        Runtime::builder().registered_files(1).registered_buffers(4, 8192).build().unwrap();
+    run_on(&runtime, async {
+        let options = OpenOptions::new().read(true).write(true).direct(true).registered(true);
+        let file = File::open(&path, options).await.unwrap();
+        assert!(file.is_registered());
+        let second = File::open(&path, options).await.unwrap();
+        assert!(!second.is_registered(), "there is one place");
+        assert_eq!(metrics().unregistered_files, 1);
+        for file in [&file, &second] {
+            for block in 0..8 {
+                let buffer = buffer::take(8192);
+                assert!(buffer.is_registered());
+                let (result, buffer) = file.read_exact_at(buffer, block * 8192).await;
+                result.unwrap();
+                assert!(buffer[..] == pattern(64 << 10, 4)[block as usize * 8192..][..8192]);
+                let (result, _) = file.write_all_at(buffer, block * 8192).await;
+                result.unwrap();
+            }
+        }
+        // More than there are registered, at once.
+        let buffers: Vec<_> = (0..6).map(|_| buffer::take(8192)).collect();
+        assert_eq!(buffers.iter().filter(|buffer| buffer.is_registered()).count(), 4);
+        let mut batch = Batch::new();
+        buffers.into_iter().for_each(|buffer| batch.read(&file, buffer, 8192));
+        while let Some((result, buffer)) = batch.next().await {
+            result.unwrap();
+            assert!(buffer[..] == pattern(64 << 10, 4)[8192..][..8192]);
+        }
+        file.close().await.unwrap();
+        drop(second);
+        let third = File::open(&path, options).await.unwrap();
+        assert!(third.is_registered(), "the place was given back");
+    });
+    let content = std::fs::read(&path).unwrap();
+    assert!(content == pattern(64 << 10, 4));
+}
+
+#[test]
+fn a_registered_buffer_serves_the_files_of_another_runtime_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, pattern(4096, 5)).unwrap();
+    let build = || Runtime::builder().registered_buffers(2, 4096).build().unwrap();
+    let first = build();
+    let buffer = run_on(&first, async { buffer::take(4096) });
+    assert!(buffer.is_registered());
+    run_on(&build(), async {
+        let file = File::open(&path, OpenOptions::new().read(true)).await.unwrap();
+        let (result, buffer) = file.read_exact_at(buffer, 0).await;
+        result.unwrap();
+        assert!(buffer[..] == pattern(4096, 5));
+    });
+}
+
+#[test]
+fn a_direct_read_that_is_not_aligned_is_told_what_is_demanded() {
+    let directory = tempfile::tempdir_in(".").unwrap();
+    let path = directory.path().join("file");
+    // Its last block is not whole.
+    std::fs::write(&path, pattern(10_000, 6)).unwrap();
+    run(async {
+        let options = OpenOptions::new().read(true).direct(true);
+        let file = File::open(&path, options).await.unwrap();
+        let (result, _) = file.read_exact_at(buffer::take(16_384), 0).await;
+        assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+        let (result, block) = file.read_at(buffer::take(16_384), 0).await;
+        assert_eq!(result.unwrap(), 10_000);
+        assert!(block[..10_000] == pattern(10_000, 6));
+        let Some(alignment) = file.direct_alignment().unwrap() else { return };
+        let (result, _) = file.read_at(buffer::take(4096), 7).await;
+        if let Err(error) = result {
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+            let text = error.to_string();
+            assert!(text.contains(&format!("multiples of {} bytes", alignment.offset)), "{text}");
+            assert!(text.contains("4096 bytes at offset 7"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_files_status_is_what_the_system_tells() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, pattern(10_000, 7)).unwrap();
+    let known = std::fs::metadata(&path).unwrap();
+    run(async {
+        let file = File::open(&path, OpenOptions::new().read(true)).await.unwrap();
+        let status = file.status().await.unwrap();
+        assert_eq!(status.size, 10_000);
+        assert_eq!(status.modified, known.modified().unwrap());
+        assert!(status.is_regular);
+        let device = File::open("/dev/null", OpenOptions::new().read(true)).await.unwrap();
+        assert!(!device.status().await.unwrap().is_regular);
     });
 }
 

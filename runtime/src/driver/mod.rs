@@ -36,18 +36,9 @@ pub(crate) enum Request {
         data: *const u8,
         length: u32,
     },
-    Read {
-        fd: RawFd,
-        data: *mut u8,
-        length: u32,
-        offset: u64,
-    },
-    Write {
-        fd: RawFd,
-        data: *const u8,
-        length: u32,
-        offset: u64,
-    },
+    Read(Transfer),
+    /// Nothing is written to the memory.
+    Write(Transfer),
     /// Relative to the working directory. The result is a descriptor.
     Open {
         path: *const libc::c_char,
@@ -63,6 +54,12 @@ pub(crate) enum Request {
         offset: u64,
         length: u64,
     },
+    /// What a file is, written to `into`.
+    Status {
+        fd: RawFd,
+        mask: u32,
+        into: *mut libc::statx,
+    },
     Close {
         fd: RawFd,
     },
@@ -72,6 +69,19 @@ pub(crate) enum Request {
     },
     /// Cancel all that runs.
     CancelAll,
+}
+
+/// Bytes to be moved between a file and memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) fd: RawFd,
+    /// The file's place among those registered, which spares a lookup.
+    pub(crate) place: Option<u32>,
+    pub(crate) data: *mut u8,
+    pub(crate) length: u32,
+    pub(crate) offset: u64,
+    /// The memory is in the region registered, which spares having its pages pinned.
+    pub(crate) registered: bool,
 }
 
 /// Who is to hear of a completion.

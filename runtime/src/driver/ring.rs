@@ -10,12 +10,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
 use bowline_time::{Duration, Instant};
 use io_uring::{EnterFlags, IoUring, Submitter, cqueue, opcode, squeue, types};
 
-use super::{Completion, Request, Token};
+use super::{Completion, Request, Token, Transfer};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::metrics::Counters;
@@ -23,6 +24,9 @@ use crate::metrics::Counters;
 /// Where the kernel wants to know how long to wait, and not until when: it adds the present to it,
 /// in 63 bits, and were that too much would not wait at all.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// The number of the only region of registered memory.
+const REGION: u16 = 0;
 
 /// What the ring got of what newer kernels have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +103,32 @@ impl Ring {
 
     pub(crate) fn submitter(&self) -> &Submitter<'static> {
         &self.submitter
+    }
+
+    /// Makes places for files, all empty.
+    pub(crate) fn register_files(&self, count: u32) -> io::Result<()> {
+        self.submitter.register_files_sparse(count)
+    }
+
+    /// Puts a file at a place, or, if it is -1, takes away what is there. Requests under way keep
+    /// what they have.
+    pub(crate) fn set_file(&self, place: u32, fd: RawFd) -> io::Result<()> {
+        self.submitter.register_files_update(place, &[fd]).map(drop)
+    }
+
+    /// Has the kernel pin memory, so that transfers need not.
+    ///
+    /// # Safety
+    ///
+    /// The memory is valid for as long as requests are in flight that name it.
+    pub(crate) unsafe fn register_memory(
+        &self,
+        memory: NonNull<u8>,
+        length: usize,
+    ) -> io::Result<()> {
+        let memory = libc::iovec { iov_base: memory.as_ptr().cast(), iov_len: length };
+        // SAFETY: passed on to the caller; pages that are pinned stay until the ring is closed.
+        unsafe { self.submitter.register_buffers(&[memory]) }
     }
 
     fn submission(&mut self) -> squeue::SubmissionQueue<'_> {
@@ -314,12 +344,8 @@ fn entry(request: Request) -> squeue::Entry {
             // WAITALL makes the kernel go on after a short send by itself.
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build(),
-        Request::Read { fd, data, length, offset } => {
-            opcode::Read::new(Fd(fd), data, length).offset(offset).build()
-        }
-        Request::Write { fd, data, length, offset } => {
-            opcode::Write::new(Fd(fd), data, length).offset(offset).build()
-        }
+        Request::Read(transfer) => transfer_entry(transfer, false),
+        Request::Write(transfer) => transfer_entry(transfer, true),
         Request::Open { path, flags, mode } => {
             opcode::OpenAt::new(Fd(libc::AT_FDCWD), path).flags(flags).mode(mode).build()
         }
@@ -333,8 +359,28 @@ fn entry(request: Request) -> squeue::Entry {
         Request::Allocate { fd, offset, length } => {
             opcode::Fallocate::new(Fd(fd), length).offset(offset).build()
         }
+        Request::Status { fd, mask, into } => opcode::Statx::new(Fd(fd), c"".as_ptr(), into.cast())
+            .flags(libc::AT_EMPTY_PATH)
+            .mask(mask)
+            .build(),
         Request::Close { fd } => opcode::Close::new(Fd(fd)).build(),
         Request::Cancel { token } => opcode::AsyncCancel::new(token.to_user_data()).build(),
         Request::CancelAll => opcode::AsyncCancel2::new(types::CancelBuilder::any().all()).build(),
+    }
+}
+
+fn transfer_entry(transfer: Transfer, write: bool) -> squeue::Entry {
+    let Transfer { fd, place, data, length, offset, registered } = transfer;
+    // A place among the files registered stands where else a descriptor does; a flag tells which.
+    let file = types::Fd(place.map_or(fd, |place| place as i32));
+    let entry = match (write, registered) {
+        (false, false) => opcode::Read::new(file, data, length).offset(offset).build(),
+        (false, true) => opcode::ReadFixed::new(file, data, length, REGION).offset(offset).build(),
+        (true, false) => opcode::Write::new(file, data, length).offset(offset).build(),
+        (true, true) => opcode::WriteFixed::new(file, data, length, REGION).offset(offset).build(),
+    };
+    match place {
+        Some(_) => entry.flags(squeue::Flags::FIXED_FILE),
+        None => entry,
     }
 }

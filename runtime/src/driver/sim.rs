@@ -18,7 +18,7 @@ use bowline_time::Instant;
 use io_uring::types::BufRingEntry;
 use socket2::{SockAddr, SockRef, Socket};
 
-use super::{Completion, Request, Token};
+use super::{Completion, Request, Token, Transfer};
 
 /// How likely each evil is, in parts of 1000, whenever it could happen.
 #[derive(Clone, Copy, Debug)]
@@ -230,7 +230,7 @@ impl Sim {
             .running
             .iter()
             .filter_map(|running| match running.request {
-                Request::Read { fd, .. } => {
+                Request::Read(Transfer { fd, .. }) => {
                     Some(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
                 }
                 _ => None,
@@ -282,7 +282,7 @@ impl Sim {
             Request::Connect { fd, address, length } => self.connect(fd, address, length),
             Request::ReceiveMany { fd, .. } => self.receive(fd),
             Request::Send { fd, data, length } => self.send(fd, data, length as usize),
-            Request::Read { fd, data, length, offset } => {
+            Request::Read(Transfer { fd, data, length, offset, .. }) => {
                 self.file(fd, length as usize, |length| {
                     // SAFETY: whoever pushed the request promised that the memory is valid.
                     unsafe {
@@ -293,7 +293,7 @@ impl Sim {
                     }
                 })
             }
-            Request::Write { fd, data, length, offset } => {
+            Request::Write(Transfer { fd, data, length, offset, .. }) => {
                 self.file(fd, length as usize, |length| {
                     // SAFETY: as above.
                     unsafe { libc::pwrite(fd, data.cast(), length, offset as libc::off_t) }
@@ -307,6 +307,13 @@ impl Sim {
             Request::Sync { fd, .. } => {
                 // SAFETY: no memory is passed.
                 last(outcome(unsafe { libc::fsync(fd) } as isize))
+            }
+            Request::Status { fd, mask, into } => {
+                // SAFETY: the path is a string that ends in zero; that `into` is valid, whoever
+                // pushed the request promised.
+                let result =
+                    unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, mask, into) };
+                last(outcome(result as isize))
             }
             Request::Close { fd } => {
                 // SAFETY: no memory is passed; the descriptor was given up to the request.

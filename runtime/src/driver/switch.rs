@@ -152,6 +152,32 @@ impl Driver {
         )
     }
 
+    /// Makes places for files, all empty.
+    pub(crate) fn register_files(&mut self, count: u32) -> io::Result<()> {
+        either!(self, driver => driver.register_files(count), { let _ = (driver, count); Ok(()) })
+    }
+
+    /// Puts a file at a place, or, if it is -1, takes away what is there. Requests under way keep
+    /// what they have.
+    pub(crate) fn set_file(&mut self, place: u32, fd: RawFd) -> io::Result<()> {
+        either!(self, driver => driver.set_file(place, fd), { let _ = (driver, place, fd); Ok(()) })
+    }
+
+    /// Has the kernel pin memory, so that transfers need not.
+    ///
+    /// # Safety
+    ///
+    /// The memory is valid for as long as requests are in flight that name it.
+    pub(crate) unsafe fn register_memory(
+        &mut self,
+        memory: NonNull<u8>,
+        length: usize,
+    ) -> io::Result<()> {
+        // SAFETY: passed on to the caller.
+        either!(self, driver => unsafe { driver.register_memory(memory, length) },
+            { let _ = (driver, memory, length); Ok(()) })
+    }
+
     /// Shuts a socket down, for reading, writing or both, as `shutdown(2)` does.
     pub(crate) fn shutdown(&mut self, fd: RawFd, how: i32) {
         match self {

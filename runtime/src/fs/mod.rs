@@ -38,19 +38,29 @@
 //! # }
 //! ```
 
+mod batch;
+mod descriptor;
+mod status;
+mod transfer;
+
 use std::ffi::CString;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
 use crate::buffer::Buffer;
-use crate::core::{self, Core};
-use crate::driver::{Request, Token};
+use crate::core;
+use crate::driver::Request;
 use crate::operation::{self, Kept, Operation};
 use crate::yield_now;
+
+pub use batch::Batch;
+use descriptor::Descriptor;
+pub use status::{DirectAlignment, Status};
+use transfer::{Amount, Direction, Transfer, is_passing, may_try_again};
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +71,7 @@ pub struct OpenOptions {
     create_new: bool,
     truncate: bool,
     direct: bool,
+    registered: bool,
 }
 
 impl OpenOptions {
@@ -112,6 +123,16 @@ impl OpenOptions {
         self
     }
 
+    /// To register it with the kernel, which spares a lookup with each transfer and costs a call
+    /// when it is opened and one when it is closed: for a file that is read for long. Where all
+    /// [places](crate::Builder::registered_files) are taken it is opened all the same, and counted
+    /// in [`Metrics::unregistered_files`](crate::Metrics::unregistered_files).
+    #[must_use]
+    pub fn registered(mut self, registered: bool) -> Self {
+        self.registered = registered;
+        self
+    }
+
     fn flags(self) -> io::Result<i32> {
         let access = match (self.read, self.write) {
             (true, false) => libc::O_RDONLY,
@@ -132,41 +153,10 @@ impl OpenOptions {
     }
 }
 
-/// What direct I/O on a file demands, as its file system tells it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DirectAlignment {
-    /// Addresses are multiples of this, in bytes. [`buffer::ALIGNMENT`](crate::buffer::ALIGNMENT)
-    /// is.
-    pub memory: u32,
-    /// Offsets and lengths are multiples of this, in bytes.
-    pub offset: u32,
-}
-
 /// An open file. Clones share it; it is closed when the last, and the last operation, has gone.
 #[derive(Clone)]
 pub struct File {
     descriptor: Rc<Descriptor>,
-}
-
-/// A file's descriptor. Operations keep it open.
-struct Descriptor {
-    core: Rc<Core>,
-    /// There until this is dropped.
-    fd: Option<OwnedFd>,
-}
-
-impl Drop for Descriptor {
-    /// Closing may wait for a device, or a network: the kernel does it aside, while there is a
-    /// driver to ask it.
-    fn drop(&mut self) {
-        let Some(fd) = self.fd.take() else { return };
-        if self.core.tasks.is_closed() {
-            return;
-        }
-        let request = Request::Close { fd: fd.into_raw_fd() };
-        // SAFETY: the request points to nothing.
-        unsafe { self.core.driver.borrow_mut().push(request, Token::NOBODY) };
-    }
 }
 
 impl File {
@@ -187,8 +177,30 @@ impl File {
         let kept = Kept { memory: Some(Box::new(path)), ..Kept::default() };
         // SAFETY: the path's bytes are on the heap, and kept.
         let (result, _) = unsafe { Operation::submit(&core, request, kept) }.await;
-        let fd = Some(operation::own(result? as i32));
-        Ok(File { descriptor: Rc::new(Descriptor { core, fd }) })
+        let mut descriptor = Descriptor::new(core, operation::own(result? as i32));
+        if options.direct {
+            descriptor.set_direct(status::direct_alignment(descriptor.fd())?);
+        }
+        if options.registered {
+            descriptor.register();
+        }
+        Ok(File { descriptor: Rc::new(descriptor) })
+    }
+
+    /// Closes the file, and tells what the kernel says of it: some file systems tell only now that
+    /// what was written could not be kept. If a clone of it is left, or an operation under way, the
+    /// file is closed with that, and nothing is told here. An error of a file that is dropped goes
+    /// to [`Metrics::close_errors`](crate::Metrics::close_errors) and a warning.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says. The file is closed all the same.
+    pub async fn close(self) -> io::Result<()> {
+        let Ok(mut descriptor) = Rc::try_unwrap(self.descriptor) else { return Ok(()) };
+        match descriptor.close() {
+            Some(closing) => closing.await.0.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Reads at `offset` as much as the buffer is long, and gives it back. The number of bytes is
@@ -198,7 +210,7 @@ impl File {
     ///
     /// What the kernel says. `InvalidInput`, from direct I/O, means that something isn't aligned.
     pub async fn read_at(&self, buffer: Buffer, offset: u64) -> (io::Result<usize>, Buffer) {
-        self.transfer(buffer, offset, 0, false).await
+        Transfer::new(self, buffer, offset, Direction::Read, Amount::Some).await
     }
 
     /// Writes the buffer at `offset`, or as much of it as the kernel takes, and gives it back.
@@ -207,7 +219,7 @@ impl File {
     ///
     /// What the kernel says.
     pub async fn write_at(&self, buffer: Buffer, offset: u64) -> (io::Result<usize>, Buffer) {
-        self.transfer(buffer, offset, 0, true).await
+        Transfer::new(self, buffer, offset, Direction::Write, Amount::Some).await
     }
 
     /// Fills the buffer from `offset` on.
@@ -216,7 +228,9 @@ impl File {
     ///
     /// What the kernel says; `UnexpectedEof` if the file ends before.
     pub async fn read_exact_at(&self, buffer: Buffer, offset: u64) -> (io::Result<()>, Buffer) {
-        self.transfer_all(buffer, offset, false, io::ErrorKind::UnexpectedEof).await
+        let transfer = Transfer::new(self, buffer, offset, Direction::Read, Amount::Whole);
+        let (result, buffer) = transfer.await;
+        (result.map(drop), buffer)
     }
 
     /// Writes all of the buffer at `offset`.
@@ -225,59 +239,18 @@ impl File {
     ///
     /// What the kernel says; `WriteZero` if it takes no more.
     pub async fn write_all_at(&self, buffer: Buffer, offset: u64) -> (io::Result<()>, Buffer) {
-        self.transfer_all(buffer, offset, true, io::ErrorKind::WriteZero).await
-    }
-
-    async fn transfer_all(
-        &self,
-        mut buffer: Buffer,
-        offset: u64,
-        write: bool,
-        short: io::ErrorKind,
-    ) -> (io::Result<()>, Buffer) {
-        let mut done = 0;
-        while done < buffer.len() {
-            let (result, same) = self.transfer(buffer, offset + done as u64, done, write).await;
-            buffer = same;
-            match result {
-                Ok(0) => return (Err(short.into()), buffer),
-                Ok(length) => done += length,
-                Err(error) => return (Err(error), buffer),
-            }
-        }
-        (Ok(()), buffer)
-    }
-
-    /// Moves what the buffer has from `skip` on.
-    async fn transfer(
-        &self,
-        mut buffer: Buffer,
-        offset: u64,
-        skip: usize,
-        write: bool,
-    ) -> (io::Result<usize>, Buffer) {
-        loop {
-            let fd = self.fd();
-            let data = buffer[skip..].as_mut_ptr();
-            let length = (buffer.len() - skip).min(1 << 30) as u32;
-            let request = match write {
-                true => Request::Write { fd, data, length, offset },
-                false => Request::Read { fd, data, length, offset },
-            };
-            let kept = self.keep(Some(buffer));
-            // SAFETY: the memory is the buffer's, which is kept, as is the descriptor.
-            let (result, kept) =
-                unsafe { Operation::submit(&self.descriptor.core, request, kept) }.await;
-            buffer = kept.buffer.expect("an operation gives back what it was given");
-            match result {
-                Err(error) if is_passing(&error) => yield_now().await,
-                result => return (result.map(|length| length as usize), buffer),
-            }
-        }
+        let transfer = Transfer::new(self, buffer, offset, Direction::Write, Amount::Whole);
+        let (result, buffer) = transfer.await;
+        (result.map(drop), buffer)
     }
 
     fn fd(&self) -> RawFd {
-        self.descriptor.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.descriptor.fd()
+    }
+
+    /// Whether it stands among the [files registered](OpenOptions::registered).
+    pub fn is_registered(&self) -> bool {
+        self.descriptor.place().is_some()
     }
 
     fn keep(&self, buffer: Option<Buffer>) -> Kept {
@@ -318,55 +291,60 @@ impl File {
 
     /// Makes a request that points to no memory.
     async fn plain(&self, request: Request) -> io::Result<()> {
+        let mut tries = 0;
         loop {
             // SAFETY: the requests of the two callers point to nothing; the descriptor is kept.
             let operation =
                 unsafe { Operation::submit(&self.descriptor.core, request, self.keep(None)) };
             match operation.await.0 {
-                Err(error) if is_passing(&error) => yield_now().await,
+                Err(error) if is_passing(&error) && may_try_again(&mut tries) => {
+                    self.descriptor.core.counters.file_retries.add(1);
+                    yield_now().await;
+                }
                 result => return result.map(drop),
             }
         }
     }
 
-    /// How long the file is, in bytes. The call does not wait for the device.
+    /// How long the file is, in bytes. The call may wait for a network, if the file is beyond one;
+    /// [`File::status`] does not.
     ///
     /// # Errors
     ///
     /// What the kernel says.
     pub fn size(&self) -> io::Result<u64> {
-        Ok(self.statx(libc::STATX_SIZE)?.stx_size)
+        Ok(status::ask(self.fd(), libc::STATX_SIZE)?.stx_size)
     }
 
-    /// What direct I/O on it demands; None if it can't be had, or the file system doesn't tell.
+    /// What the file is: how long, and when changed. Other tasks run while it is found out.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub async fn status(&self) -> io::Result<Status> {
+        let core = &self.descriptor.core;
+        let buffer = core.pool.take(size_of::<libc::statx>());
+        let into = buffer.start().cast();
+        let request = Request::Status { fd: self.fd(), mask: status::STATUS, into };
+        // SAFETY: the memory is the buffer's, is large and aligned enough, and is kept, as is the
+        // descriptor.
+        let (result, kept) =
+            unsafe { Operation::submit(core, request, self.keep(Some(buffer))) }.await;
+        result?;
+        let buffer = kept.buffer.expect("an operation gives back what it was given");
+        // SAFETY: the buffer is as long as a statx, and aligned; any bytes are one.
+        Ok(Status::new(unsafe { &*buffer.start().cast::<libc::statx>() }))
+    }
+
+    /// What direct I/O on it demands, as the file system tells it (Linux 6.1), or else as the
+    /// device under it does. None if it can't be had, or neither tells.
     ///
     /// # Errors
     ///
     /// What the kernel says.
     pub fn direct_alignment(&self) -> io::Result<Option<DirectAlignment>> {
-        let status = self.statx(libc::STATX_DIOALIGN)?;
-        let alignment = DirectAlignment {
-            memory: status.stx_dio_mem_align,
-            offset: status.stx_dio_offset_align,
-        };
-        let told = status.stx_mask & libc::STATX_DIOALIGN != 0 && alignment.offset != 0;
-        Ok(told.then_some(alignment))
+        status::direct_alignment(self.fd())
     }
-
-    fn statx(&self, mask: libc::c_uint) -> io::Result<libc::statx> {
-        // SAFETY: all bits zero is a valid statx, which is numbers only.
-        let mut status: libc::statx = unsafe { std::mem::zeroed() };
-        // SAFETY: the path is a string that ends in zero, and `status` is where it may write.
-        let result = unsafe {
-            libc::statx(self.fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, mask, &raw mut status)
-        };
-        if result == 0 { Ok(status) } else { Err(io::Error::last_os_error()) }
-    }
-}
-
-/// Whether the same request may well succeed in the next turn.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 impl fmt::Debug for File {
