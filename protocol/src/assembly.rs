@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::frame::{Goodbye, GoodbyeReason, PayloadOf, Reply, Request, Segment};
 use crate::id::Attempt;
-use crate::options::{OptionBytes, Options};
+use crate::options::{OptionSet, Options};
 
 /// What a payload costs at least of the budget, in bytes: what is kept of it beside its bytes.
 const LEAST_COST: usize = 512;
@@ -17,9 +17,9 @@ const LEAST_COST: usize = 512;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Arrived {
     /// A request is there whole, with its options, as they came with its first part.
-    Request(Request, OptionBytes, Vec<u8>),
+    Request(Request, OptionSet, Vec<u8>),
     /// A reply is there whole, likewise.
-    Reply(Reply, OptionBytes, Vec<u8>),
+    Reply(Reply, OptionSet, Vec<u8>),
     /// More has to come.
     UnderWay,
     /// The segment is of no payload under way: it crossed a refusal or a cancel, and is skipped.
@@ -84,7 +84,7 @@ pub struct Assembly {
 #[derive(Debug)]
 struct Part {
     head: Head,
-    options: OptionBytes,
+    options: OptionSet,
     total: u32,
     bytes: Vec<u8>,
 }
@@ -149,8 +149,7 @@ impl Assembly {
         if came > total {
             return Err(AssemblyError::Overrun { attempt, total });
         }
-        let mut part =
-            Part { head, options: options.to_set().to_bytes(), total, bytes: Vec::new() };
+        let mut part = Part { head, options: options.to_set(), total, bytes: Vec::new() };
         if came < total && cost(total) > self.budget - self.held {
             return Ok(Arrived::NoRoom);
         }

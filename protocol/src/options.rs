@@ -4,19 +4,19 @@
 //! payload. [`Options`] reads them where they lie; [`OptionSet`] is what a sender fills in.
 //!
 //! ```
-//! use bowline_protocol::options::{Key, OptionSet, TrafficClass};
+//! use bowline_protocol::options::{Key, Label, OptionSet, TrafficClass};
 //!
 //! let set = OptionSet {
 //!     key: Some(Key { id: 0xfeed, fingerprint: 7 }),
 //!     class: Some(TrafficClass(2)),
-//!     label: Some("tenant-9"),
+//!     label: Some(Label::new("tenant-9")),
 //!     ..OptionSet::default()
 //! };
 //! let bytes = set.to_bytes();
 //! let options = bytes.as_options();
 //! assert_eq!(options.key(), set.key);
 //! assert_eq!(options.label(), Some("tenant-9"));
-//! assert_eq!(options.total(), None);
+//! assert_eq!((options.to_set(), options.total()), (set, None));
 //! ```
 
 use core::fmt;
@@ -35,8 +35,8 @@ mod tag {
 /// The longest label, in bytes.
 pub const MAX_LABEL: usize = 32;
 
-/// All options at their longest: five heads of 4 bytes, and values of 4, 24, 1, 25 and 32.
-pub(crate) const MAX_LEN: usize = 5 * 4 + 4 + 24 + 1 + 25 + MAX_LABEL;
+/// All options at their longest, in bytes: five heads of 4, and values of 4, 24, 1, 25 and 32.
+pub const MAX_LEN: usize = 5 * 4 + 4 + 24 + 1 + 25 + MAX_LABEL;
 
 /// Names what a call is to bring about, so that it is brought about once, however often it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -133,28 +133,86 @@ impl fmt::Debug for TraceContext {
     }
 }
 
-/// What a sender says beside the header.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OptionSet<'a> {
-    /// The length of the whole payload, in bytes, of which this frame brings the beginning and
-    /// segments the rest.
-    pub total: Option<u32>,
-    /// Of a request: what it is to bring about once.
-    pub key: Option<Key>,
-    /// Of a request: its class.
-    pub class: Option<TrafficClass>,
-    /// Of a request: its trace.
-    pub trace: Option<TraceContext>,
-    /// Of a request, whom it is for (a tenant); of a reply, where it came from (a cache): one of a
-    /// few words, by which metrics and delays may be kept apart. Cut at [`MAX_LABEL`] bytes.
-    pub label: Option<&'a str>,
+/// A short word: whom a request is for (a tenant), or where a reply came from (a cache). One of a
+/// few, by which metrics and delays may be kept apart; of at most [`MAX_LABEL`] bytes of UTF-8.
+///
+/// ```
+/// use bowline_protocol::options::{Label, MAX_LABEL};
+///
+/// assert_eq!(Label::new("hit").as_str(), "hit");
+/// assert_eq!(Label::new(&"x".repeat(99)).as_str().len(), MAX_LABEL);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Label {
+    /// Zero beyond its length.
+    bytes: [u8; MAX_LABEL],
+    len: u8,
 }
 
-impl OptionSet<'_> {
+impl Label {
+    /// A label of this text, cut at [`MAX_LABEL`] bytes between two characters.
+    pub fn new(text: &str) -> Label {
+        let text = codec::head_of_text(text.as_bytes(), MAX_LABEL);
+        let mut label = Label::default();
+        label.bytes[..text.len()].copy_from_slice(text);
+        label.len = text.len() as u8;
+        label
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// What a sender says beside the header: of a request any of these, of a reply its label.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct OptionSet {
+    /// What the call is to bring about once.
+    pub key: Option<Key>,
+    /// Its class.
+    pub class: Option<TrafficClass>,
+    /// Its trace.
+    pub trace: Option<TraceContext>,
+    /// Whom it is for; of a reply, where that came from.
+    pub label: Option<Label>,
+}
+
+impl OptionSet {
+    /// Nothing is said.
+    pub const NONE: OptionSet = OptionSet { key: None, class: None, trace: None, label: None };
+
+    /// Nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == OptionSet::NONE
+    }
+
     /// As they stand on the wire.
     pub fn to_bytes(&self) -> OptionBytes {
+        self.write(None)
+    }
+
+    /// The same for a payload of `total` bytes, of which this frame brings the beginning and
+    /// segments the rest.
+    pub fn opening(&self, total: u32) -> OptionBytes {
+        self.write(Some(total))
+    }
+
+    fn write(&self, total: Option<u32>) -> OptionBytes {
         let mut out = OptionBytes { bytes: [0; MAX_LEN], len: 0 };
-        if let Some(total) = self.total {
+        if let Some(total) = total {
             out.push(tag::TOTAL, &[&total.to_le_bytes()]);
         }
         if let Some(key) = self.key {
@@ -166,8 +224,8 @@ impl OptionSet<'_> {
         if let Some(TraceContext { trace, parent, flags }) = self.trace {
             out.push(tag::TRACE, &[&trace, &parent, &[flags]]);
         }
-        if let Some(label) = self.label {
-            out.push(tag::LABEL, &[codec::head_of_text(label.as_bytes(), MAX_LABEL)]);
+        if let Some(label) = &self.label {
+            out.push(tag::LABEL, &[label.as_str().as_bytes()]);
         }
         out
     }
@@ -252,7 +310,7 @@ impl<'a> Options<'a> {
         sections.flatten().find(|(found, _)| *found == tag).map(|(_, value)| value)
     }
 
-    /// See [`OptionSet::total`].
+    /// The length of the whole payload, in bytes, if segments bring the rest of it.
     pub fn total(&self) -> Option<u32> {
         self.find(tag::TOTAL)?.try_into().ok().map(u32::from_le_bytes)
     }
@@ -282,19 +340,24 @@ impl<'a> Options<'a> {
     }
 
     /// All of them, for who takes them along. What is not known here is left behind.
-    pub fn to_set(&self) -> OptionSet<'a> {
+    pub fn to_set(&self) -> OptionSet {
+        if self.bytes.is_empty() {
+            return OptionSet::NONE;
+        }
         OptionSet {
-            total: self.total(),
             key: self.key(),
             class: self.class(),
             trace: self.trace(),
-            label: self.label(),
+            label: self.label().map(Label::new),
         }
     }
 }
 
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_set().fmt(f)
+        f.debug_struct("Options")
+            .field("total", &self.total())
+            .field("set", &self.to_set())
+            .finish()
     }
 }

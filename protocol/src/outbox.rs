@@ -147,7 +147,7 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         Outbox { sending: VecDeque::new(), sent: VecDeque::new(), segment, waiting: 0 }
     }
 
-    /// Takes a request to be sent to `peer`. Its option `total` is filled in here.
+    /// Takes a request to be sent to `peer`.
     ///
     /// # Errors
     ///
@@ -155,14 +155,14 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     pub fn push_request(
         &mut self,
         request: Request,
-        options: &OptionSet<'_>,
+        options: &OptionSet,
         payload: P,
         peer: &Peer,
     ) -> Result<(), Unsendable> {
         self.push(Head::Request(request), options, payload, peer)
     }
 
-    /// Takes a reply to be sent to `peer`. Its option `total` is filled in here.
+    /// Takes a reply to be sent to `peer`.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     pub fn push_reply(
         &mut self,
         reply: Reply,
-        options: &OptionSet<'_>,
+        options: &OptionSet,
         payload: P,
         peer: &Peer,
     ) -> Result<(), Unsendable> {
@@ -180,26 +180,25 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     fn push(
         &mut self,
         head: Head,
-        options: &OptionSet<'_>,
+        options: &OptionSet,
         payload: P,
         peer: &Peer,
     ) -> Result<(), Unsendable> {
         let length = payload.as_ref().len();
-        let mut options = OptionSet { total: None, ..*options };
-        let piece = self.piece(&options, length, peer)?;
-        if length > piece {
-            options.total = u32::try_from(length).ok();
-        }
+        let piece = self.piece(options, length, peer)?;
         self.waiting += length;
-        let options = options.to_bytes();
+        let options = match u32::try_from(length) {
+            Ok(total) if length > piece => options.opening(total),
+            _ => options.to_bytes(),
+        };
         self.sending.push_back(Sending { head, options, payload, done: None, piece });
         Ok(())
     }
 
     /// The largest piece of a payload that goes into one frame to `peer`.
-    fn piece(&self, set: &OptionSet<'_>, length: usize, peer: &Peer) -> Result<usize, Unsendable> {
+    fn piece(&self, set: &OptionSet, length: usize, peer: &Peer) -> Result<usize, Unsendable> {
         let Peer { takes, features } = *peer;
-        let bare = *set == OptionSet::default();
+        let bare = set.is_empty();
         if !bare && !features.has(Features::OPTIONS) {
             return Err(Unsendable::Options);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_protocol::options::TrafficClass;
+use bowline_protocol::options::{Label, TrafficClass};
 use bowline_protocol::{
     Attempt, Cause, ClientId, Credit, Features, Frame, Granter, Hello, Inbox, Link, LinkConfig,
     Load, Method, OptionSet, Outbox, Peer, ReplicaId, Reply, Request, Seq, Spender, Station,
@@ -52,7 +52,7 @@ fn frames_with_and_without_options_whole_and_in_pieces() {
     allocates_nothing("frames", || {
         let options = OptionSet {
             class: Some(TrafficClass(1)),
-            label: Some("tenant"),
+            label: Some(Label::new("tenant")),
             ..OptionSet::default()
         };
         let options = options.to_bytes();

@@ -21,7 +21,7 @@ fn reply() -> Reply {
 fn push<'a>(outbox: &mut Outbox<&'a [u8]>, payload: &'a [u8]) {
     let features = Features::OPTIONS.with(Features::SEGMENTS);
     let peer = Peer { takes: Takes { frame: 1 << 20, payload: 64 << 20 }, features };
-    outbox.push_reply(reply(), &OptionSet::default(), payload, &peer).expect("the peer takes it");
+    outbox.push_reply(reply(), &OptionSet::NONE, payload, &peer).expect("the peer takes it");
 }
 
 fn receive(inbox: &mut Inbox, assembly: &mut Assembly, wire: &[u8]) {

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Cause, ClientId, Method, ReplicaId, Request, Seq, Station,
-    Status, Tie, Twin,
+    Attempt, Cancel, CancelReason, Cause, ClientId, Method, OptionSet, ReplicaId, Request, Seq,
+    Station, Status, Tie, Twin,
 };
 use bowline_server::core::{Config, Conn, CopyKey, Core, Effect, MethodRule, Origin};
 use bowline_time::Instant;
@@ -47,7 +47,7 @@ impl World {
             idempotent: true,
             tie: Some(Tie { twin, window: Duration::from_millis(10) }),
         };
-        self.core.on_request(self.conn, request, 16, || [0; 16], self.now);
+        self.core.on_request(self.conn, request, &OptionSet::NONE, 16, || [0; 16], self.now);
         attempt
     }
 

@@ -1,6 +1,6 @@
 //! A call and its copies, as data.
 
-use bowline_protocol::{Cause, Error, Executed, Method, Station, Tie};
+use bowline_protocol::{Cause, Error, Executed, Method, OptionSet, Station, Tie};
 use bowline_time::{Instant, TimerKey};
 
 use super::outcome::End;
@@ -102,7 +102,8 @@ pub(crate) struct Call<P> {
     pub(crate) class: u16,
     pub(crate) policy: u16,
     /// Decides the order in which the replicas are asked.
-    pub(crate) key: Option<u64>,
+    pub(crate) shard_key: Option<u64>,
+    pub(crate) options: OptionSet,
     pub(crate) idempotent: bool,
     /// Its policy's extra copies are for it: it is idempotent, and not itself part of one.
     pub(crate) redundant: bool,
@@ -149,7 +150,8 @@ impl<P> Call<P> {
             method: Method(0),
             class: 0,
             policy: 0,
-            key: None,
+            shard_key: None,
+            options: OptionSet::NONE,
             idempotent: false,
             redundant: false,
             from_extra: false,

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{Cancel, Cause, Error, Method, ReplicaId, Request, Seq, Status};
+use bowline_protocol::{Cancel, Cause, Error, Method, OptionSet, ReplicaId, Request, Seq, Status};
 use bowline_time::Instant;
 
 use super::policy::PolicyId;
@@ -21,9 +21,11 @@ pub struct Spec<P> {
     /// What is done against the tail.
     pub policy: PolicyId,
     /// What the call is about (a block, a user). It decides in which order the replicas are asked,
-    /// in place of the rule: calls with one key begin at one replica while it is connected and has
+    /// in place of the rule: calls with one of these begin at one replica while it is connected and has
     /// not asked to be spared, and every client has the same order. None: the rule decides.
-    pub key: Option<u64>,
+    pub shard_key: Option<u64>,
+    /// What every copy of it says beside its header.
+    pub options: OptionSet,
     /// Running it twice does no harm. Others are never sent twice unless no copy can have run.
     pub idempotent: bool,
     /// The call is made inside a handler that itself runs as an extra copy: it gets none of its
@@ -42,7 +44,8 @@ impl<P> Spec<P> {
             size: 0,
             deadline,
             policy: PolicyId::NONE,
-            key: None,
+            shard_key: None,
+            options: OptionSet::NONE,
             idempotent: false,
             from_extra: false,
             tag: 0,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_protocol::{Error, Method};
+use bowline_protocol::{Error, Key, Label, Method, OptionSet, TraceContext, TrafficClass, options};
 
 use super::client::Shared;
 use super::pool::Buffer;
@@ -18,7 +18,8 @@ pub struct Call {
     method: Method,
     payload: Buffer,
     policy: PolicyId,
-    key: Option<u64>,
+    shard_key: Option<u64>,
+    options: OptionSet,
     idempotent: bool,
     from_extra: bool,
     deadline: Duration,
@@ -33,9 +34,17 @@ impl Call {
             state.methods.iter().find(|(known, ..)| *known == method).copied()
         };
         let (_, config, policy) = known.unwrap_or((method, Default::default(), PolicyId::NONE));
-        let (idempotent, deadline) = (config.idempotent, config.deadline);
-        let (key, from_extra) = (None, false);
-        Call { shared, method, payload, policy, key, idempotent, from_extra, deadline }
+        Call {
+            shared,
+            method,
+            payload,
+            policy,
+            shard_key: None,
+            options: OptionSet::NONE,
+            idempotent: config.idempotent,
+            from_extra: false,
+            deadline: config.deadline,
+        }
     }
 
     /// It must be done within this time, counted from when it is first awaited.
@@ -51,9 +60,46 @@ impl Call {
     }
 
     /// What it is about: this, and not the rule, decides which replica is asked first, and which
-    /// next. Calls with one key begin at one replica, whatever their policy and whoever makes them.
-    pub fn key(mut self, key: u64) -> Call {
-        self.key = Some(key);
+    /// next. Calls with one shard key begin at one replica, whatever their policy and whoever makes them.
+    pub fn shard_key(mut self, key: u64) -> Call {
+        self.shard_key = Some(key);
+        self
+    }
+
+    /// Names what it is to bring about, so that a service which keeps its results by such keys
+    /// brings it about once, however often the call is made: 128 bits, drawn at random or derived
+    /// from what the call does. The payload's fingerprint goes along, so that a key that was used
+    /// again by mistake is refused.
+    ///
+    /// By itself it makes no call idempotent: that, too, is for the caller to say. A replica that
+    /// understands no options gets the call without this, and so do all options below.
+    pub fn key(mut self, id: u128) -> Call {
+        let fingerprint = options::fingerprint(&self.payload);
+        self.options.key = Some(Key { id, fingerprint });
+        self
+    }
+
+    /// All options but the key.
+    pub(super) fn options(mut self, options: OptionSet) -> Call {
+        self.options = options;
+        self
+    }
+
+    /// Which queue and which delays it belongs to.
+    pub fn class(mut self, class: TrafficClass) -> Call {
+        self.options.class = Some(class);
+        self
+    }
+
+    /// The trace that it belongs to.
+    pub fn trace(mut self, trace: TraceContext) -> Call {
+        self.options.trace = Some(trace);
+        self
+    }
+
+    /// Whom it is for (a tenant): one of a few words, by which metrics may be kept apart.
+    pub fn label(mut self, label: Label) -> Call {
+        self.options.label = Some(label);
         self
     }
 
@@ -131,7 +177,8 @@ impl Calling {
             size,
             deadline: now + call.deadline,
             policy: call.policy,
-            key: call.key,
+            shard_key: call.shard_key,
+            options: call.options,
             idempotent: call.idempotent,
             from_extra: call.from_extra,
             tag: 0,

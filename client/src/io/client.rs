@@ -137,7 +137,7 @@ impl Client {
 
     /// How many replicas are connected.
     pub fn connected(&self) -> usize {
-        self.shared.shell.state.borrow().streams.iter().flatten().count()
+        self.shared.shell.state.borrow().lines.iter().flatten().count()
     }
 
     /// What has happened so far. Cheap.
@@ -153,7 +153,7 @@ impl Client {
             histograms: state.calls.histograms().clone(),
             budget_level: state.calls.budget().level(),
             budget_outstanding: state.calls.budget().outstanding(),
-            connected: state.streams.iter().flatten().count(),
+            connected: state.lines.iter().flatten().count(),
         }
     }
 }
@@ -163,8 +163,8 @@ impl Drop for Shared {
         self.tasks.iter().for_each(JoinHandle::abort);
         let Ok(mut state) = self.shell.state.try_borrow_mut() else { return };
         let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
-        for stream in state.streams.iter_mut().filter_map(Option::take) {
-            stream.send_with(|out| codec::encode(&Frame::Goodbye(goodbye, &[]), out));
+        for line in state.lines.iter_mut().filter_map(Option::take) {
+            line.stream.send_with(|out| codec::encode(&Frame::Goodbye(goodbye, &[]), out));
         }
     }
 }

@@ -9,15 +9,15 @@ use std::task::Poll;
 use bowline_protocol::frame::Features;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Backoff, ClientId, Frame, Hello, Inbox, Link, LinkConfig, LinkError, ReplicaId, Takes,
-    WireError, codec,
+    Backoff, ClientId, Frame, Hello, Inbox, Label, Link, LinkConfig, LinkError, Options, ReplicaId,
+    Reply, Takes, WireError, codec, options,
 };
 use bowline_runtime::net::{Lease, TcpStream};
-use bowline_runtime::{Duration, Sleep, sleep, sleep_until};
+use bowline_runtime::{Duration, Instant, Sleep, sleep, sleep_until};
 use tracing::{info, warn};
 
 use super::config::Replica;
-use super::shell::Shell;
+use super::shell::{Answer, Line, Shell, State};
 
 /// What every connection of a client has in common.
 #[derive(Clone)]
@@ -27,6 +27,13 @@ pub(super) struct Terms {
     pub(super) dial: Duration,
     pub(super) backoff: (Duration, Duration),
     pub(super) max_reply: u32,
+}
+
+impl Terms {
+    /// The longest payload of a frame, in bytes: a reply's, behind its options.
+    fn frame_bytes(&self) -> u32 {
+        self.max_reply.saturating_add(options::MAX_LEN as u32)
+    }
 }
 
 /// Why a connection ended.
@@ -50,7 +57,7 @@ pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
         let ended = match TcpStream::connect(replica.address, terms.dial).await {
             Ok(stream) => {
                 let mut connection = Connection::new(&shell, stream, replica.id, &terms);
-                let ended = connection.run(Inbox::new(terms.max_reply)).await;
+                let ended = connection.run(Inbox::new(terms.frame_bytes())).await;
                 connection.close(&ended);
                 if connection.link.is_up() {
                     backoff.reset();
@@ -85,9 +92,9 @@ enum Event {
 impl<'a> Connection<'a> {
     fn new(shell: &'a Shell, stream: TcpStream, replica: ReplicaId, terms: &Terms) -> Self {
         let mut hello = Hello::client(terms.client);
-        hello.features = Features::GO_AWAY;
+        hello.features = Features::GO_AWAY.with(Features::OPTIONS);
         // Replies come in one frame.
-        hello.takes = Some(Takes { frame: terms.max_reply, payload: terms.max_reply });
+        hello.takes = Some(Takes { frame: terms.frame_bytes(), payload: terms.max_reply });
         let link = Link::dialled(hello, Some(replica), terms.link, shell.now());
         Connection { shell, stream, replica, link }
     }
@@ -165,11 +172,11 @@ impl<'a> Connection<'a> {
         let now = self.shell.now();
         let mut state = self.shell.state.borrow_mut();
         match frame {
-            Frame::Reply(reply, payload) | Frame::ReplyWith(reply, _, payload) => {
-                if let Some(done) = state.calls.on_reply(self.replica, reply, now) {
-                    let payload = self.shell.pool.copy(payload);
-                    state.deliver(done, Some(payload));
-                }
+            Frame::Reply(reply, payload) => {
+                self.on_reply(&mut state, reply, &Options::NONE, payload, now);
+            }
+            Frame::ReplyWith(reply, options, payload) => {
+                self.on_reply(&mut state, reply, options, payload, now);
             }
             Frame::Ended(ended) => state.calls.on_ended(self.replica, ended, now),
             Frame::Overloaded(overloaded) => {
@@ -181,18 +188,41 @@ impl<'a> Connection<'a> {
         }
     }
 
+    fn on_reply(
+        &self,
+        state: &mut State,
+        reply: &Reply,
+        options: &Options<'_>,
+        payload: &[u8],
+        now: Instant,
+    ) {
+        if let Some(done) = state.calls.on_reply(self.replica, reply, now) {
+            let payload = self.shell.pool.copy(payload);
+            let label = options.label().map(Label::new);
+            state.deliver(done, Some(Answer { payload, label }));
+        }
+    }
+
     fn on_up(&mut self) {
         let Some(station) = self.link.peer().and_then(Hello::station) else { return };
         let at = usize::from(self.replica.0);
         let mut state = self.shell.state.borrow_mut();
-        state.streams[at] = Some(self.stream.clone());
+        let features = self.link.peer_features();
+        state.lines[at] = Some(Line { stream: self.stream.clone(), features });
         let methods = self.link.peer().and_then(|hello| hello.methods.as_ref());
         state.calls.on_methods(self.replica, methods);
-        state.calls.on_takes(self.replica, self.link.peer_takes().frame);
+        state.calls.on_takes(self.replica, self.largest_request());
         state.calls.on_connected(self.replica, station);
         drop(state);
         info!(replica = self.replica.0, core = station.core, "connected");
         self.shell.changed.notify();
+    }
+
+    /// The largest payload that the replica takes together with options, in bytes.
+    fn largest_request(&self) -> u32 {
+        let understood = self.link.peer_features().has(Features::OPTIONS);
+        let options = if understood { options::MAX_LEN as u32 } else { 0 };
+        self.link.peer_takes().frame.saturating_sub(options)
     }
 
     /// Says goodbye, if there is anyone to say it to, and tells the machine.
@@ -212,7 +242,7 @@ impl<'a> Connection<'a> {
         }
         let now = self.shell.now();
         let mut state = self.shell.state.borrow_mut();
-        state.streams[usize::from(self.replica.0)] = None;
+        state.lines[usize::from(self.replica.0)] = None;
         state.calls.on_closed(self.replica, now);
         drop(state);
         self.shell.pump();

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_protocol::{Error, ErrorKind, Executed, Method};
+use bowline_protocol::{
+    Error, ErrorKind, Executed, Label, Method, OptionSet, TraceContext, TrafficClass,
+};
 use bowline_runtime::{Handle, Lost, Notify, RemoteHandle};
 
-use super::call::Calling;
+use super::call::{Call, Calling};
 use super::client::Client;
 use super::config::{Config, ConnectError};
 use super::reply::{Failure, Reply};
@@ -52,6 +54,8 @@ struct Inner {
 pub struct RemoteReply {
     /// The payload.
     pub payload: Vec<u8>,
+    /// Where it came from, if the service says so.
+    pub label: Option<Label>,
     /// What it took.
     pub outcome: Outcome,
 }
@@ -127,9 +131,17 @@ impl Remote {
     /// A call to be awaited, on the next core in turn.
     pub fn call(&self, method: Method, payload: impl Into<Vec<u8>>) -> RemoteCall {
         let turn = self.inner.turn.fetch_add(1, Relaxed) as usize % self.inner.cores.len();
-        let payload = payload.into();
-        let (remote, deadline, key, idempotent) = (self.clone(), None, None, false);
-        RemoteCall { remote, core: turn, method, payload, deadline, key, idempotent }
+        RemoteCall {
+            remote: self.clone(),
+            core: turn,
+            method,
+            payload: payload.into(),
+            deadline: None,
+            shard_key: None,
+            key: None,
+            options: OptionSet::NONE,
+            idempotent: false,
+        }
     }
 
     /// What has happened so far, on each core.
@@ -177,7 +189,10 @@ pub struct RemoteCall {
     method: Method,
     payload: Vec<u8>,
     deadline: Option<Duration>,
-    key: Option<u64>,
+    shard_key: Option<u64>,
+    key: Option<u128>,
+    /// All but the key, whose fingerprint is the payload's.
+    options: OptionSet,
     idempotent: bool,
 }
 
@@ -189,8 +204,32 @@ impl RemoteCall {
     }
 
     /// What it is about, which decides the order in which the replicas are asked.
-    pub fn key(mut self, key: u64) -> RemoteCall {
-        self.key = Some(key);
+    pub fn shard_key(mut self, key: u64) -> RemoteCall {
+        self.shard_key = Some(key);
+        self
+    }
+
+    /// As [`Call::key`](super::Call::key).
+    pub fn key(mut self, id: u128) -> RemoteCall {
+        self.key = Some(id);
+        self
+    }
+
+    /// As [`Call::class`](super::Call::class).
+    pub fn class(mut self, class: TrafficClass) -> RemoteCall {
+        self.options.class = Some(class);
+        self
+    }
+
+    /// As [`Call::trace`](super::Call::trace).
+    pub fn trace(mut self, trace: TraceContext) -> RemoteCall {
+        self.options.trace = Some(trace);
+        self
+    }
+
+    /// As [`Call::label`](super::Call::label).
+    pub fn label(mut self, label: Label) -> RemoteCall {
+        self.options.label = Some(label);
         self
     }
 
@@ -201,6 +240,26 @@ impl RemoteCall {
     }
 }
 
+impl RemoteCall {
+    /// The same, on its core.
+    fn on(self, client: &Client) -> Call {
+        let mut call = client.call(self.method, self.payload).options(self.options);
+        if let Some(deadline) = self.deadline {
+            call = call.deadline(deadline);
+        }
+        if let Some(key) = self.shard_key {
+            call = call.shard_key(key);
+        }
+        if let Some(key) = self.key {
+            call = call.key(key);
+        }
+        if self.idempotent {
+            call = call.idempotent();
+        }
+        call
+    }
+}
+
 type Answer = Result<RemoteReply, RemoteFailure>;
 
 impl IntoFuture for RemoteCall {
@@ -208,22 +267,11 @@ impl IntoFuture for RemoteCall {
     type IntoFuture = RemoteCalling;
 
     fn into_future(self) -> RemoteCalling {
-        let RemoteCall { remote, core, method, payload, deadline, key, idempotent } = self;
-        let (handle, client) = remote.inner.cores[core].clone();
-        let name = name();
+        let (handle, client) = self.remote.inner.cores[self.core].clone();
+        let (name, remote) = (name(), self.remote.clone());
         let answer = handle.spawn(move || async move {
             let Some(client) = find(client) else { return Err(closed()) };
-            let mut call = client.call(method, payload);
-            if let Some(deadline) = deadline {
-                call = call.deadline(deadline);
-            }
-            if let Some(key) = key {
-                call = call.key(key);
-            }
-            if idempotent {
-                call = call.idempotent();
-            }
-            until_cancelled(name, call.into_future()).await
+            until_cancelled(name, self.on(&client).into_future()).await
         });
         RemoteCalling { core: handle, name, answer, done: false, _remote: remote }
     }
@@ -288,8 +336,8 @@ async fn until_cancelled(name: u64, calling: Calling) -> Answer {
 }
 
 fn send_reply(reply: Reply) -> RemoteReply {
-    let outcome = *reply.outcome();
-    RemoteReply { payload: reply.into_vec(), outcome }
+    let (label, outcome) = (reply.label, *reply.outcome());
+    RemoteReply { payload: reply.into_vec(), label, outcome }
 }
 
 fn send_failure(failure: Failure) -> RemoteFailure {

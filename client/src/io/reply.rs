@@ -1,7 +1,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use bowline_protocol::Error;
+use bowline_protocol::{Error, Label};
 
 use super::pool::Buffer;
 use crate::core::Outcome;
@@ -10,6 +10,7 @@ use crate::core::Outcome;
 #[derive(Debug)]
 pub struct Reply {
     pub(super) payload: Buffer,
+    pub(super) label: Option<Label>,
     pub(super) outcome: Outcome,
 }
 
@@ -17,6 +18,11 @@ impl Reply {
     /// How many copies were sent, whose reply this is, how long it took.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
+    }
+
+    /// Where it came from (a cache, a disk), if the service says so.
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_ref().map(Label::as_str)
     }
 
     /// The payload, for good.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use bowline_protocol::{Error, Frame, Method, codec};
+use bowline_protocol::{Error, Features, Frame, Label, Method, OptionSet, Request, codec};
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::{Instant, Notify};
 use slab::Slab;
@@ -19,7 +19,33 @@ struct Waiter {
     call: Option<CallKey>,
     /// None once it was woken.
     waker: Option<Waker>,
-    result: Option<(Done, Option<Buffer>)>,
+    result: Option<(Done, Option<Answer>)>,
+}
+
+/// What a reply brought that ended a call.
+pub(super) struct Answer {
+    pub(super) payload: Buffer,
+    pub(super) label: Option<Label>,
+}
+
+/// The sending half of the connection to a replica.
+pub(super) struct Line {
+    pub(super) stream: TcpStream,
+    /// What the replica understands.
+    pub(super) features: Features,
+}
+
+impl Line {
+    fn send(&self, frame: &Frame<'_>) {
+        self.stream.send_with(|out| codec::encode(frame, out));
+    }
+
+    fn request(&self, request: Request, options: &OptionSet, payload: &[u8]) {
+        if options.is_empty() || !self.features.has(Features::OPTIONS) {
+            return self.send(&Frame::Request(request, payload));
+        }
+        self.send(&Frame::RequestWith(request, options.to_bytes().as_options(), payload));
+    }
 }
 
 /// One core's client.
@@ -37,7 +63,7 @@ pub(super) struct Shell {
 pub(super) struct State {
     pub(super) calls: Calls<Buffer>,
     /// By replica id.
-    pub(super) streams: Vec<Option<TcpStream>>,
+    pub(super) lines: Vec<Option<Line>>,
     pub(super) methods: Vec<(Method, MethodConfig, PolicyId)>,
     waiters: Slab<Waiter>,
     /// Whom to wake once nothing is borrowed.
@@ -52,7 +78,7 @@ impl Shell {
     pub(super) fn new(calls: Calls<Buffer>, places: usize) -> Shell {
         let state = State {
             calls,
-            streams: (0..places).map(|_| None).collect(),
+            lines: (0..places).map(|_| None).collect(),
             methods: Vec::new(),
             waiters: Slab::new(),
             woken: Vec::new(),
@@ -103,7 +129,7 @@ impl Shell {
     pub(super) fn poll(&self, place: usize, context: &Context<'_>) -> Poll<Result<Reply, Failure>> {
         let mut state = self.state.borrow_mut();
         let waiter = &mut state.waiters[place];
-        let Some((done, payload)) = waiter.result.take() else {
+        let Some((done, answer)) = waiter.result.take() else {
             let same = waiter.waker.as_ref().is_some_and(|w| w.will_wake(context.waker()));
             if !same {
                 waiter.waker = Some(context.waker().clone());
@@ -112,10 +138,13 @@ impl Shell {
         };
         state.waiters.remove(place);
         let outcome = done.outcome;
-        Poll::Ready(match (done.result, payload) {
-            (Ok(()), Some(payload)) => Ok(Reply { payload, outcome }),
-            (Ok(()), None) => Ok(Reply { payload: self.pool.copy(&[]), outcome }),
-            (Err(error), payload) => Err(Failure { error, payload, outcome: Some(outcome) }),
+        Poll::Ready(match (done.result, answer) {
+            (Ok(()), Some(Answer { payload, label })) => Ok(Reply { payload, label, outcome }),
+            (Ok(()), None) => Ok(Reply { payload: self.pool.copy(&[]), label: None, outcome }),
+            (Err(error), answer) => {
+                let payload = answer.map(|answer| answer.payload);
+                Err(Failure { error, payload, outcome: Some(outcome) })
+            }
         })
     }
 
@@ -156,16 +185,16 @@ impl State {
         while let Some(effect) = self.calls.poll_effect() {
             match effect {
                 Effect::Send { replica, call, request } => {
-                    let payload = self.calls.payload(call);
-                    let stream = self.streams[usize::from(replica.0)].as_ref();
-                    if let (Some(payload), Some(stream)) = (payload, stream) {
-                        let frame = Frame::Request(request, payload);
-                        stream.send_with(|out| codec::encode(&frame, out));
+                    let line = self.lines[usize::from(replica.0)].as_ref();
+                    if let (Some(payload), Some(options), Some(line)) =
+                        (self.calls.payload(call), self.calls.options(call), line)
+                    {
+                        line.request(request, options, payload);
                     }
                 }
                 Effect::Cancel { replica, cancel } => {
-                    if let Some(stream) = &self.streams[usize::from(replica.0)] {
-                        stream.send_with(|out| codec::encode(&Frame::Cancel(cancel), out));
+                    if let Some(line) = &self.lines[usize::from(replica.0)] {
+                        line.send(&Frame::Cancel(cancel));
                     }
                 }
                 Effect::Done(done) => self.deliver(done, None),
@@ -174,10 +203,10 @@ impl State {
     }
 
     /// Hands a result to who waits for it.
-    pub(super) fn deliver(&mut self, done: Done, payload: Option<Buffer>) {
+    pub(super) fn deliver(&mut self, done: Done, answer: Option<Answer>) {
         let waiter = self.waiters.get_mut(done.tag as usize);
         if let Some(waiter) = waiter.filter(|waiter| waiter.call == Some(done.call)) {
-            waiter.result = Some((done, payload));
+            waiter.result = Some((done, answer));
             self.woken.extend(waiter.waker.take());
         }
     }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bowline_client::Client;
-use bowline_protocol::{CancelReason, Cause, ErrorKind, How, MethodInfo, ServiceInfo, Status};
+use bowline_protocol::{
+    CancelReason, Cause, ErrorKind, How, Label, MethodInfo, ServiceInfo, Status,
+};
 use bowline_runtime::timeout;
 
 use crate::server::{Answer, READ, Server, World, config, hedged, run, tied};
@@ -22,6 +24,15 @@ fn a_call_brings_its_reply_and_what_it_took() {
         assert!(request.remaining <= DEADLINE && request.remaining > DEADLINE / 2);
         assert!(!request.idempotent);
         assert!(world.client.counters().reconcile());
+    });
+}
+
+#[test]
+fn a_replica_that_understands_no_options_gets_the_call_without() {
+    run(async {
+        let world = World::new().await;
+        let call = world.client.call(READ, b"block 9").key(7).label(Label::new("tenant"));
+        assert_eq!(&call.deadline(DEADLINE).await.unwrap()[..], b"block 9");
     });
 }
 

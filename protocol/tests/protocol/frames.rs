@@ -1,7 +1,7 @@
 //! What must hold of every frame: it comes out as it went in, however it was cut on its way, and
 //! damage is an error and never another frame.
 
-use bowline_protocol::options::{MAX_LABEL, TraceContext};
+use bowline_protocol::options::{Label, MAX_LABEL, TraceContext};
 use bowline_protocol::{
     Attempt, Cause, ClientId, Frame, HEADER_LEN, Inbox, Method, OptionSet, Request, Seq, WireError,
     codec,
@@ -286,7 +286,7 @@ fn sections_are_refused_twice_out_of_order_and_cut_short() {
 
 #[test]
 fn a_total_below_what_is_there_is_refused() {
-    let set = OptionSet { total: Some(3), ..OptionSet::default() }.to_bytes();
+    let set = OptionSet::default().opening(3);
     let Frame::Request(request, _) = request(b"") else { unreachable!() };
     let bytes = encoded(&Frame::RequestWith(request, set.as_options(), b"four"));
     let error = codec::decode(&bytes, LIMIT).unwrap_err();
@@ -316,10 +316,10 @@ fn a_traceparent_is_taken_as_the_standard_has_it() {
 #[test]
 fn a_long_label_is_cut_between_characters() {
     let label = "é".repeat(20);
-    let set = OptionSet { label: Some(&label), ..OptionSet::default() }.to_bytes();
+    let set = OptionSet { label: Some(Label::new(&label)), ..OptionSet::default() }.to_bytes();
     assert_eq!(set.as_options().label(), Some(&label[..MAX_LABEL]));
     let label = format!("x{label}");
-    let set = OptionSet { label: Some(&label), ..OptionSet::default() }.to_bytes();
+    let set = OptionSet { label: Some(Label::new(&label)), ..OptionSet::default() }.to_bytes();
     assert_eq!(set.as_options().label(), Some(&label[..MAX_LABEL - 1]));
 }
 

@@ -1,6 +1,6 @@
 //! Any frame at all, owned, for tests that are to hold of every frame.
 
-use bowline_protocol::options::{Key, OptionBytes, OptionSet, TraceContext, TrafficClass};
+use bowline_protocol::options::{Key, Label, OptionBytes, OptionSet, TraceContext, TrafficClass};
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Cause, ClientId, Credit, Ended, Features, Frame, GoAway,
     Goodbye, GoodbyeReason, Hello, HelloAck, How, Load, Method, MethodInfo, Overloaded, PayloadOf,
@@ -164,14 +164,13 @@ fn options(longest: usize) -> impl Strategy<Value = Option<OptionBytes>> {
         option::of("[a-zé]{0,20}"),
     )
         .prop_map(|(total, key, class, trace, label)| {
-            OptionSet {
-                total,
+            let set = OptionSet {
                 key: key.map(|(id, fingerprint)| Key { id, fingerprint }),
                 class: class.map(TrafficClass),
                 trace: trace.map(|(trace, parent, flags)| TraceContext { trace, parent, flags }),
-                label: label.as_deref(),
-            }
-            .to_bytes()
+                label: label.as_deref().map(Label::new),
+            };
+            total.map_or_else(|| set.to_bytes(), |total| set.opening(total))
         });
     option::of(set)
 }

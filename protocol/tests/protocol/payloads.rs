@@ -6,8 +6,8 @@ use bowline_protocol::assembly::Arrived;
 use bowline_protocol::outbox::Unsendable;
 use bowline_protocol::{
     Assembly, AssemblyError, Attempt, Cause, ClientId, Credit, CreditError, Cut, Features, Frame,
-    Granter, Inbox, Load, Method, OptionSet, Outbox, PayloadOf, Peer, Reply, Request, Segment, Seq,
-    Spender, Status, Takes, codec,
+    Granter, Inbox, Label, Load, Method, OptionSet, Outbox, PayloadOf, Peer, Reply, Request,
+    Segment, Seq, Spender, Status, Takes, codec,
 };
 use core::time::Duration;
 use proptest::collection::vec;
@@ -132,7 +132,7 @@ proptest! {
                 Step::Push { length, of, label } => {
                     let seq = pushed.len() as u64 + 1;
                     let bytes = payload(seq, length);
-                    let options = OptionSet { label: label.then_some("x"), ..OptionSet::default() };
+                    let options = OptionSet { label: label.then(|| Label::new("x")), ..OptionSet::default() };
                     match of {
                         PayloadOf::Request => {
                             outbox.push_request(request(seq), &options, bytes.clone(), &peer())
@@ -191,7 +191,7 @@ proptest! {
         let mut assembly = Assembly::new(2_500, budget);
         for (seq, what, number, length) in steps {
             let bytes = payload(seq, length);
-            let options = OptionSet { total: Some(number), ..OptionSet::default() }.to_bytes();
+            let options = OptionSet::default().opening(number);
             let options = options.as_options();
             let result = match what {
                 0 => assembly.open_reply(reply(seq), &options, &bytes),
@@ -311,7 +311,7 @@ fn a_payload_that_the_peer_does_not_take_is_refused_before_it_is_sent() {
     let old = Peer { takes, features: Features::NONE };
     let new = Peer { takes, features: peer().features };
     let bare = OptionSet::default();
-    let labelled = OptionSet { label: Some("x"), ..bare };
+    let labelled = OptionSet { label: Some(Label::new("x")), ..bare };
     let too_large = |length, limit| Err(Unsendable::TooLarge { length, limit });
     let mut push = |length, options, to| {
         outbox.push_request(request(length as u64), options, vec![0; length], to)
@@ -351,7 +351,7 @@ fn what_the_budget_has_no_room_for_is_refused_and_its_segments_skipped() {
 fn segments_that_do_not_follow_are_errors_by_name() {
     let opened = |total| {
         let mut assembly = Assembly::new(1_000, 10_000);
-        let options = OptionSet { total: Some(total), ..OptionSet::default() }.to_bytes();
+        let options = OptionSet::default().opening(total);
         let opened = assembly.open_reply(reply(1), &options.as_options(), &[1; 10]);
         (assembly, opened)
     };
@@ -363,7 +363,7 @@ fn segments_that_do_not_follow_are_errors_by_name() {
     );
     let (mut assembly, first) = opened(20);
     assert_eq!(first, Ok(Arrived::UnderWay));
-    let options = OptionSet { total: Some(20), ..OptionSet::default() }.to_bytes();
+    let options = OptionSet::default().opening(20);
     assert_eq!(
         assembly.open_reply(reply(1), &options.as_options(), &[]),
         Err(AssemblyError::Twice(attempt))
@@ -386,7 +386,7 @@ fn segments_that_do_not_follow_are_errors_by_name() {
 #[test]
 fn memory_follows_what_has_arrived_and_not_what_was_announced() {
     let mut assembly = Assembly::new(1 << 26, 1 << 30);
-    let options = OptionSet { total: Some(1 << 20), ..OptionSet::default() }.to_bytes();
+    let options = OptionSet::default().opening(1 << 20);
     assembly.open_reply(reply(1), &options.as_options(), &[1; 100]).unwrap();
     let mut offset = 100;
     let whole = loop {

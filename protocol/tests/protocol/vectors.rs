@@ -61,7 +61,7 @@ fn options(options: Option<Options<'_>>) -> String {
     let mut text = String::new();
     let Some(options) = options else { return text };
     let set = options.to_set();
-    if let Some(total) = set.total {
+    if let Some(total) = options.total() {
         write!(text, " total={total}").expect("a string takes all");
     }
     if let Some(key) = set.key {

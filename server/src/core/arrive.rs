@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{Cause, How, Overloaded, Reply, Request, Status};
+use bowline_protocol::{Cause, How, OptionSet, Overloaded, Reply, Request, Status};
 use bowline_time::Instant;
 
 use super::config::Known;
@@ -26,11 +26,13 @@ impl<P> Core<P> {
     /// A request of `bytes` bytes came on a connection. If it is taken on, `payload` is asked for
     /// what is kept of them; if not, the connection is told why.
     ///
-    /// Its deadline is counted from `now`, the moment of arrival.
+    /// Its deadline is counted from `now`, the moment of arrival. Its options go along with the copy
+    /// to its handler.
     pub fn on_request(
         &mut self,
         conn: Conn,
         request: Request,
+        options: &OptionSet,
         bytes: usize,
         payload: impl FnOnce() -> P,
         now: Instant,
@@ -53,7 +55,7 @@ impl<P> Core<P> {
         if let Err(full) = self.make_room(conn, &request, known.rule, bytes, now) {
             return self.refuse_full(conn, &request, &full);
         }
-        self.accept(Copy::new(request, known, conn, now, bytes, payload()));
+        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));
     }
 
     fn accept(&mut self, copy: Copy<P>) {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{Attempt, Request};
+use bowline_protocol::{Attempt, OptionSet, Request};
 use bowline_time::{Instant, TimerKey, Wheel};
 
 use super::arena::{Arena, Key, List};
@@ -17,6 +17,7 @@ const BY_STATE: usize = 0;
 /// One copy, from its acceptance to its end.
 pub(super) struct Copy<P> {
     pub(super) request: Request,
+    pub(super) options: OptionSet,
     pub(super) method: Known,
     /// Where its terminal frame goes; None once that connection is closed.
     pub(super) conn: Option<Conn>,
@@ -54,6 +55,7 @@ pub(super) struct Running {
 impl<P> Copy<P> {
     pub(super) fn new(
         request: Request,
+        options: &OptionSet,
         method: Known,
         conn: Conn,
         now: Instant,
@@ -62,6 +64,7 @@ impl<P> Copy<P> {
     ) -> Copy<P> {
         Copy {
             request,
+            options: *options,
             method,
             conn: Some(conn),
             orphaned: None,

@@ -94,11 +94,12 @@ impl<P> Core<P> {
     pub(super) fn hand_over(&mut self, key: Key) -> Option<Start<P>> {
         let index = self.copies.find(key)?;
         let copy = self.copies.at_mut(index);
-        let (request, deadline, waited) = (copy.request, copy.deadline, copy.waited());
+        let (request, options) = (copy.request, copy.options);
+        let (deadline, waited) = (copy.deadline, copy.waited());
         match (copy.payload.take(), copy.conn) {
             (Some(payload), Some(_)) => {
                 self.stats.started += 1;
-                Some(Start { copy: CopyKey(key), request, deadline, waited, payload })
+                Some(Start { copy: CopyKey(key), request, options, deadline, waited, payload })
             }
             _ => {
                 self.drop_unstarted(index);

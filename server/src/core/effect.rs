@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{Cancel, Ended, Frame, Overloaded, Reply, Request, Started, Station};
+use bowline_protocol::{
+    Cancel, Ended, Frame, OptionSet, Overloaded, Reply, Request, Started, Station,
+};
 use bowline_time::Instant;
 
 use super::arena::Key;
@@ -81,6 +83,8 @@ pub struct Start<P> {
     pub copy: CopyKey,
     /// What was asked for.
     pub request: Request,
+    /// What the request said beside that.
+    pub options: OptionSet,
     /// When the caller stops waiting, by this core's clock.
     pub deadline: Instant,
     /// How long it waited in the queue.

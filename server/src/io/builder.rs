@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::vec::Vec;
 
-use bowline_protocol::{LinkConfig, ReplicaId, Station};
+use bowline_protocol::{LinkConfig, ReplicaId, Station, options};
 
 use super::mesh::{MOST_CORES, Peer};
 use super::server::{self, Running};
@@ -23,13 +23,20 @@ pub struct Limits {
     pub queue_bytes: usize,
     /// Connections that are accepted.
     pub connections: u32,
-    /// Bytes of the payload of one request.
+    /// Bytes of the payload of one request. (One without options may take the room of options, too.)
     pub request_bytes: u32,
     /// Bytes that may be queued for one connection. Whoever reads so slowly that there are more is
     /// disconnected.
     pub outgoing_bytes: usize,
     /// Tombstones that are kept.
     pub tombstones: u32,
+}
+
+impl Limits {
+    /// The longest payload of a frame, in bytes: a request's, behind its options.
+    pub(super) fn frame_bytes(&self) -> u32 {
+        self.request_bytes.saturating_add(options::MAX_LEN as u32)
+    }
 }
 
 impl Default for Limits {

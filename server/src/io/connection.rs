@@ -10,8 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bowline_protocol::{
-    ClientId, Frame, Goodbye, GoodbyeReason, Hello, Identity, Inbox, Link, LinkError, LinkEvent,
-    Request, Station, WireError, codec,
+    ClientId, Features, Frame, Goodbye, GoodbyeReason, Hello, Identity, Inbox, Link, LinkError,
+    LinkEvent, OptionSet, Reply, Request, Station, WireError, codec, options,
 };
 use bowline_runtime::net::{Shutdown, TcpStream};
 use bowline_runtime::{Notify, now, sleep_until, spawn, timeout};
@@ -123,6 +123,14 @@ impl Connection {
         }
     }
 
+    /// As [`Connection::send`], with what the other side understands of the options.
+    pub(super) fn reply(&self, reply: Reply, options: &OptionSet, payload: &[u8]) {
+        if options.is_empty() || !self.link.borrow().peer_features().has(Features::OPTIONS) {
+            return self.send(&Frame::Reply(reply, payload));
+        }
+        self.send(&Frame::ReplyWith(reply, options.to_bytes().as_options(), payload));
+    }
+
     /// The peer's core that hears cancels on it, by its own account.
     pub(super) fn route(&self) -> Option<Station> {
         self.route.get()
@@ -135,7 +143,10 @@ impl Connection {
 
     /// The largest reply that the other side takes, in bytes.
     pub(super) fn reply_max(&self) -> usize {
-        self.link.borrow().peer_takes().frame as usize
+        let link = self.link.borrow();
+        let options =
+            if link.peer_features().has(Features::OPTIONS) { options::MAX_LEN } else { 0 };
+        (link.peer_takes().frame as usize).saturating_sub(options)
     }
 
     /// Sends what the link has to say.
@@ -189,7 +200,7 @@ impl Connection {
     pub(super) async fn run<S: Service>(self: &Rc<Self>, shell: &Rc<Shell<S>>) -> End {
         self.transmit();
         let timer = spawn(watch(self.clone()));
-        let mut inbox = Inbox::new(shell.limits.request_bytes);
+        let mut inbox = Inbox::new(shell.limits.frame_bytes());
         let end = loop {
             if let Err(end) = self.receive(shell, &mut inbox).await {
                 break end;
@@ -273,11 +284,12 @@ impl Connection {
     ) -> Result<(), End> {
         match (frame, self.side) {
             (Frame::Request(request, payload), Side::Accepted(conn)) => {
-                if !self.is_of(request.attempt.client) {
-                    return Err(End::OtherClient);
-                }
-                self.on_request(shell, conn, *request, payload);
-                Ok(())
+                self.on_request(shell, conn, *request, &OptionSet::NONE, payload)
+            }
+            (Frame::RequestWith(request, options, payload), Side::Accepted(conn))
+                if options.total().is_none() =>
+            {
+                self.on_request(shell, conn, *request, &options.to_set(), payload)
             }
             (Frame::Cancel(cancel), _) => {
                 shell.core.borrow_mut().on_cancel(self.origin(), *cancel, now());
@@ -298,10 +310,15 @@ impl Connection {
         shell: &Rc<Shell<S>>,
         conn: Conn,
         request: Request,
+        options: &OptionSet,
         payload: &[u8],
-    ) {
+    ) -> Result<(), End> {
+        if !self.is_of(request.attempt.client) {
+            return Err(End::OtherClient);
+        }
         let copy = || shell.payloads.copy(payload);
-        shell.core.borrow_mut().on_request(conn, request, payload.len(), copy, now());
+        shell.core.borrow_mut().on_request(conn, request, options, payload.len(), copy, now());
+        Ok(())
     }
 
     /// Tells all whom it concerns that the connection is over.

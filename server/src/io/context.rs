@@ -8,7 +8,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use std::vec::Vec;
 
-use bowline_protocol::{Attempt, Cause, Method, Request};
+use bowline_protocol::{Attempt, Cause, Key, Label, Method, OptionSet, Request};
+use bowline_protocol::{TraceContext, TrafficClass};
 use bowline_time::Instant;
 
 use crate::core::{CopyKey, Start, StopReason};
@@ -30,6 +31,7 @@ pub enum Role {
 #[derive(Clone, Debug)]
 pub struct Context {
     request: Request,
+    options: OptionSet,
     deadline: Instant,
     waited: Duration,
     token: CancelToken,
@@ -38,8 +40,8 @@ pub struct Context {
 impl Context {
     pub(super) fn new<P>(start: &Start<P>, stops: &Rc<Stops>) -> Context {
         let token = CancelToken { copy: start.copy, stops: stops.clone() };
-        let Start { request, deadline, waited, .. } = *start;
-        Context { request, deadline, waited, token }
+        let Start { request, options, deadline, waited, .. } = *start;
+        Context { request, options, deadline, waited, token }
     }
 
     /// What is asked for.
@@ -60,6 +62,32 @@ impl Context {
             Cause::Redispatch => Role::Redispatch,
             Cause::First => Role::Primary,
         }
+    }
+
+    /// What the call is to bring about once, however often it comes, if its caller gave it a key.
+    pub const fn key(&self) -> Option<Key> {
+        self.options.key
+    }
+
+    /// The call's class; 0 if its caller named none.
+    pub fn class(&self) -> TrafficClass {
+        self.options.class.unwrap_or_default()
+    }
+
+    /// The trace that the call belongs to, if it does to one.
+    pub const fn trace(&self) -> Option<TraceContext> {
+        self.options.trace
+    }
+
+    /// Whom the call is for, if its caller said so.
+    pub fn label(&self) -> Option<&str> {
+        self.options.label.as_ref().map(Label::as_str)
+    }
+
+    /// What the reply is to say of where it came from, such as "hit" or "disk". A caller that
+    /// understands no options gets the reply without it. What was said last counts.
+    pub fn label_reply(&self, label: Label) {
+        self.token.stops.label(self.token.copy, label);
     }
 
     /// When the caller stops waiting, by the clock of this core's runtime.
@@ -125,7 +153,7 @@ impl fmt::Debug for CancelToken {
     }
 }
 
-/// Which running copies were asked to stop, and who waits for that.
+/// Which running copies were asked to stop, who waits for that, and what their replies are to say.
 pub(super) struct Stops(RefCell<Vec<Stop>>);
 
 #[derive(Default)]
@@ -133,6 +161,8 @@ struct Stop {
     /// The copy that runs at this place.
     copy: Option<CopyKey>,
     why: Option<StopReason>,
+    /// What the reply says of where it came from.
+    label: Option<Label>,
     waiting: Vec<Waker>,
 }
 
@@ -149,7 +179,7 @@ impl Stops {
         }
         let stop = &mut stops[copy.index()];
         stop.copy = Some(copy);
-        stop.why = None;
+        (stop.why, stop.label) = (None, None);
     }
 
     /// A copy is to stop.
@@ -157,9 +187,22 @@ impl Stops {
         self.change(copy, |stop| stop.why = Some(why));
     }
 
-    /// A copy has ended.
-    pub(super) fn end(&self, copy: CopyKey) {
-        self.change(copy, |stop| stop.copy = None);
+    /// A copy's reply has a label.
+    fn label(&self, copy: CopyKey, label: Label) {
+        let mut stops = self.0.borrow_mut();
+        if let Some(stop) = stops.get_mut(copy.index()).filter(|stop| stop.copy == Some(copy)) {
+            stop.label = Some(label);
+        }
+    }
+
+    /// A copy has ended. Returns its reply's label.
+    pub(super) fn end(&self, copy: CopyKey) -> Option<Label> {
+        let mut label = None;
+        self.change(copy, |stop| {
+            stop.copy = None;
+            label = stop.label;
+        });
+        label
     }
 
     /// Changes a copy's entry, and wakes who waited for that.

@@ -358,10 +358,10 @@ impl Seat {
     }
 
     fn hello(&self, station: Station, ports: Vec<u16>, service: &impl Service) -> Hello {
-        let bytes = self.builder.limits.request_bytes;
+        let limits = self.builder.limits;
         Hello {
-            features: Features::GO_AWAY,
-            takes: Some(Takes { frame: bytes, payload: bytes }),
+            features: Features::GO_AWAY.with(Features::OPTIONS),
+            takes: Some(Takes { frame: limits.frame_bytes(), payload: limits.request_bytes }),
             methods: Some(service.info().to_methods()),
             ..Hello::server(station, ports)
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::{
-    Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, ReplicaId, Station, Status, codec,
+    Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, OptionSet, ReplicaId, Station, Status,
+    codec,
 };
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::{JoinHandle, Notify, now, spawn, timeout};
@@ -238,7 +239,7 @@ impl<S: Service> Shell<S> {
 
     /// A handler is done, with this.
     pub(super) fn finish(&self, copy: CopyKey, status: Status, payload: &[u8]) {
-        self.stops.end(copy);
+        let label = self.stops.end(copy);
         let caller = self.core.borrow().connection_of(copy).and_then(|conn| self.client(conn));
         let too_large = caller.is_some_and(|caller| payload.len() > caller.reply_max());
         let (status, payload) = match too_large {
@@ -250,7 +251,7 @@ impl<S: Service> Shell<S> {
             && let Some(connection) = self.client(conn)
         {
             self.count(|io| io.replies_too_large += u64::from(too_large));
-            connection.send(&Frame::Reply(reply, payload));
+            connection.reply(reply, &OptionSet { label, ..OptionSet::default() }, payload);
         }
         self.changed.notify();
     }

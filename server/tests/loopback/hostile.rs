@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bowline_protocol::{
     Attempt, ClientId, Ended, Frame, GoodbyeReason, Hello, How, LinkConfig, Load, Ping, Request,
-    Status, codec,
+    Status, codec, options,
 };
 use bowline_server::io::Limits;
 
@@ -64,10 +64,12 @@ fn a_request_above_the_limit_is_refused_by_its_header() {
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = Peer::client(server.address());
     let mut bytes = Vec::new();
-    codec::encode(&Frame::Request(plain(1), &[0; 1001]), &mut bytes);
+    codec::encode(&Frame::Request(plain(1), &[0; 2000]), &mut bytes);
     client.send_bytes(&bytes[..64]);
     let (_, why) = goodbye(&mut client);
-    assert!(why.contains("1001 bytes, more than the limit of 1000"), "{why}");
+    // What it takes, and room for options.
+    let limit = 1000 + options::MAX_LEN;
+    assert!(why.contains(&format!("2000 bytes, more than the limit of {limit}")), "{why}");
 }
 
 #[test]

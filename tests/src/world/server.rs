@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Attempt, Backoff, Cancel, CancelReason, Frame, Hello, Identity, Link, Method, ReplicaId,
-    Request, Station, Status, Twin,
+    Attempt, Backoff, Cancel, CancelReason, Frame, Hello, Identity, Link, Method, OptionSet,
+    ReplicaId, Request, Station, Status, Twin,
 };
 use bowline_server::core::{Config, Conn, CopyKey, Core, Effect, MethodRule, Origin, Start, Stats};
 use bowline_time::{Duration, Instant};
@@ -226,7 +226,7 @@ impl Server {
                 let until = now + request.remaining;
                 env.book.arrived(request.attempt, (until, self.clock.when(until)));
                 let keep = || payload_of(payload);
-                self.core.on_request(conn, *request, payload.len(), keep, now);
+                self.core.on_request(conn, *request, &OptionSet::NONE, payload.len(), keep, now);
             }
             (Frame::Cancel(cancel), role) => self.cancel(env, wire, link, role, cancel, now),
             _ => env.book.accuse(Rule::SpeaksTheProtocol, None, format!("{role:?}: {frame:?}")),

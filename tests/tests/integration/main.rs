@@ -5,6 +5,7 @@
 mod cluster;
 mod faults;
 mod proxy;
+mod wire;
 
 use std::time::Duration;
 

@@ -26,7 +26,8 @@ impl<P> Calls<P> {
         call.method = spec.method;
         call.class = class;
         call.policy = policy;
-        call.key = spec.key;
+        call.shard_key = spec.shard_key;
+        call.options = spec.options;
         call.idempotent = spec.idempotent;
         call.from_extra = spec.from_extra;
         (call.redundant, call.tied) = (false, false);

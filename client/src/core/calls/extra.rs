@@ -54,7 +54,7 @@ impl<P> Calls<P> {
     ) -> Option<u16> {
         let call = self.slots.get(slot);
         let replicas = &self.replicas;
-        let order = match call.key {
+        let order = match call.shard_key {
             Some(key) => Order::Key(key),
             None if call.len == 0 => Order::First,
             None => Order::Extra,

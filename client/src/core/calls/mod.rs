@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bowline_protocol::{
-    Attempt, Cancel, ClientId, Error, ErrorKind, Executed, ReplicaId, Request, Seq, Station, Tie,
-    Twin,
+    Attempt, Cancel, ClientId, Error, ErrorKind, Executed, OptionSet, ReplicaId, Request, Seq,
+    Station, Tie, Twin,
 };
 use bowline_time::{Instant, Wheel};
 use hdrhistogram::Histogram;
@@ -243,7 +243,7 @@ impl<P> Calls<P> {
         if spec.deadline <= now {
             return Err(ErrorKind::DeadlineExceeded);
         }
-        let order = spec.key.map_or(Order::First, Order::Key);
+        let order = spec.shard_key.map_or(Order::First, Order::Key);
         if self.replicas.none_takes(spec.size) {
             return Err(ErrorKind::PayloadTooLarge);
         }
@@ -270,6 +270,11 @@ impl<P> Calls<P> {
     /// The payload of a call that waits.
     pub fn payload(&self, call: CallKey) -> Option<&P> {
         self.slots.get(self.slots.find(call.0)?).payload.as_ref()
+    }
+
+    /// What the requests of a call that waits say beside their headers.
+    pub fn options(&self, call: CallKey) -> Option<&OptionSet> {
+        Some(&self.slots.get(self.slots.find(call.0)?).options)
     }
 
     /// What to do next, until there is nothing more.

@@ -42,7 +42,14 @@ fn a_queue_full_of_bytes_refuses() {
 fn a_refused_payload_is_never_asked_for() {
     let mut bench = full_of(plain);
     let now = bench.now;
-    bench.core.on_request(bench.conn, plain(10), 100, || panic!("asked for"), now);
+    bench.core.on_request(
+        bench.conn,
+        plain(10),
+        &OptionSet::NONE,
+        100,
+        || panic!("asked for"),
+        now,
+    );
 }
 
 #[test]
@@ -66,7 +73,7 @@ fn an_extra_displaces_nobody() {
 fn nobody_is_displaced_for_a_copy_that_does_not_fit_in_the_end() {
     let mut bench = full_of(hedge);
     let now = bench.now;
-    bench.core.on_request(bench.conn, plain(10), usize::MAX, || 0, now);
+    bench.core.on_request(bench.conn, plain(10), &OptionSet::NONE, usize::MAX, || 0, now);
     overloaded(&bench.turn());
     assert_eq!(bench.core.stats().queued, 8);
 }

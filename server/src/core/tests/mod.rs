@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Cause, ClientId, Ended, How, Method, ReplicaId, Reply, Request,
-    Seq, Started, Station, Status, Tie, Twin,
+    Attempt, Cancel, CancelReason, Cause, ClientId, Ended, How, Method, OptionSet, ReplicaId,
+    Reply, Request, Seq, Started, Station, Status, Tie, Twin,
 };
 use bowline_time::Instant;
 
@@ -138,7 +138,7 @@ impl Bench {
 
     fn request_on(&mut self, conn: Conn, request: Request) {
         let payload = request.attempt.seq.0;
-        self.core.on_request(conn, request, 100, || payload, self.now);
+        self.core.on_request(conn, request, &OptionSet::NONE, 100, || payload, self.now);
     }
 
     fn mesh(&mut self, cancel: Cancel) {

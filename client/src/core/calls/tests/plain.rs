@@ -211,7 +211,7 @@ fn a_copy_that_the_server_stopped_for_its_deadline_is_not_sent_again_if_no_answe
 fn a_key_decides_who_is_asked_first_and_next_whatever_the_policy() {
     let mut world = World::new();
     let order = |world: &mut World, policy, key| {
-        let call = world.try_start(Spec { key: Some(key), ..world.spec(policy) }).unwrap();
+        let call = world.try_start(Spec { shard_key: Some(key), ..world.spec(policy) }).unwrap();
         world.pass(HEDGE_DELAY);
         let asked: Vec<ReplicaId> = world.sends.drain(..).map(|(replica, _)| replica).collect();
         assert!(world.calls.cancel(call, world.now));
