@@ -100,6 +100,8 @@ pub(crate) struct Call<P> {
     pub(crate) method: Method,
     /// The method's place in the table of latencies.
     pub(crate) class: u16,
+    /// The name of its policy, and what that stood for when the call began.
+    pub(crate) name: u16,
     pub(crate) policy: u16,
     /// Decides the order in which the replicas are asked.
     pub(crate) shard_key: Option<u64>,
@@ -149,6 +151,7 @@ impl<P> Call<P> {
             size: 0,
             method: Method(0),
             class: 0,
+            name: 0,
             policy: 0,
             shard_key: None,
             options: OptionSet::NONE,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::budget::{Budget, BudgetConfig};
 use super::pick::PickRule;
+use super::switch::Switch;
 
 /// A setting that can't be had: which, what it is, and what it may be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -65,6 +66,8 @@ pub struct Config {
     pub max_methods: u16,
     /// What pays for extra copies. Shared by all cores of a client.
     pub budget: Arc<Budget>,
+    /// Whether extra copies may be sent at all. Shared by all cores of a client.
+    pub switch: Arc<Switch>,
     /// Seeds the picks.
     pub seed: u64,
 }
@@ -117,6 +120,7 @@ impl Default for Config {
             latency_window: Duration::from_secs(10),
             max_methods: 32,
             budget: Arc::new(Budget::of_valid(BudgetConfig::default())),
+            switch: Arc::default(),
             seed: 0,
         }
     }

@@ -133,6 +133,8 @@ pub struct Denied {
     pub from_extra: u64,
     /// Hedging had switched itself off.
     pub switched_off: u64,
+    /// The switch for all extra copies was off.
+    pub killed: u64,
 }
 
 impl Counters {

@@ -3,7 +3,6 @@ use core::time::Duration;
 use super::call::MAX_ATTEMPTS;
 use super::config::{ConfigError, check, check_span};
 use super::guard::AutoOff;
-use super::outcome::Verdict;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -185,14 +184,18 @@ impl HedgePolicy {
         let least = self.least_useful;
         check_span("hedge.least_useful", least, least <= MINUTE, "up to 60 s")?;
         self.auto_off.map_or(Ok(()), |auto_off| auto_off.validate())?;
-        match &self.delay {
-            Delay::Fixed(delay) => check_span("hedge.delay", *delay, *delay <= MINUTE, "0 to 60 s"),
-            Delay::Percentile(percentile) => percentile.validate(),
-        }
+        self.delay.validate()
     }
 }
 
 impl Delay {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        match self {
+            Delay::Fixed(delay) => check_span("hedge.delay", *delay, *delay <= MINUTE, "0 to 60 s"),
+            Delay::Percentile(percentile) => percentile.validate(),
+        }
+    }
+
     /// The percentile that triggers, if one does.
     pub(crate) const fn quantile(&self) -> Option<f64> {
         match self {
@@ -222,7 +225,13 @@ impl TiePolicy {
         let window = self.window;
         let held = window >= Duration::from_millis(1) && window <= MINUTE;
         check_span("tie.window", window, held, "1 ms to 60 s")?;
-        match self.stagger {
+        self.stagger.validate()
+    }
+}
+
+impl Stagger {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        match *self {
             Stagger::Fixed(stagger) => {
                 check_span("tie.stagger", stagger, stagger <= MINUTE, "0 to 60 s")
             }
@@ -233,13 +242,6 @@ impl TiePolicy {
             }
         }
     }
-}
-
-/// What a policy is made of once it is registered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Registered {
-    pub(crate) policy: Policy,
-    pub(crate) verdict: fn(bowline_protocol::Status) -> Verdict,
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ impl<P> Calls<P> {
     pub(super) fn begin(&mut self, now: Instant, spec: Spec<P>, first: Option<u16>) -> CallKey {
         let slot = self.slots.take();
         let class = self.methods.class(spec.method, now);
-        let policy =
-            if usize::from(spec.policy.0) < self.policies.len() { spec.policy.0 } else { 0 };
+        let name = self.client.0 ^ self.slots.get(slot).seq;
+        let (name, policy) = self.policies.enter(spec.policy, name);
         let call = self.slots.get_mut(slot);
         call.phase = Phase::Waiting;
         call.tag = spec.tag;
@@ -25,7 +25,7 @@ impl<P> Calls<P> {
         call.size = spec.size;
         call.method = spec.method;
         call.class = class;
-        call.policy = policy;
+        (call.name, call.policy) = (name, policy);
         call.shard_key = spec.shard_key;
         call.options = spec.options;
         call.idempotent = spec.idempotent;
@@ -61,12 +61,14 @@ impl<P> Calls<P> {
 
     /// What the policy adds to the first copy.
     fn add_redundancy(&mut self, slot: u32, now: Instant) {
-        let policy = self.policies[usize::from(self.slots.get(slot).policy)].policy;
+        let policy = *self.policies.policy(self.slots.get(slot).policy);
         if policy.tie().is_none() && policy.hedge().is_none() {
             return;
         }
         if !self.slots.get(slot).idempotent {
             self.counters.denied.not_idempotent += 1;
+        } else if !self.config.switch.is_on() {
+            self.counters.denied.killed += 1;
         } else if self.slots.get(slot).from_extra {
             self.counters.denied.from_extra += 1;
         } else if !self.first_allows_second(slot) {
@@ -133,7 +135,10 @@ impl<P> Calls<P> {
         let (place, size) = (call.copies[1].replica, call.size);
         let announced = call.pair.map(|pair| pair.stations[1]);
         let replica = self.replicas.get(place);
-        if replica.fits(size) && replica.station == announced {
+        if !self.config.switch.is_on() {
+            self.counters.denied.killed += 1;
+            self.void_twin(slot);
+        } else if replica.fits(size) && replica.station == announced {
             self.enqueue(slot, 1, now);
         } else {
             self.void_twin(slot);

@@ -9,6 +9,7 @@ use crate::core::call::{Call, NIL, Phase, State};
 use crate::core::guard::Event;
 use crate::core::latency;
 use crate::core::outcome::{CallKey, Done, End, Outcome, Winner};
+use crate::core::policies::Ended;
 
 impl<P> Calls<P> {
     /// Strikes a copy off the book. What that means for its call is the caller's business.
@@ -49,17 +50,16 @@ impl<P> Calls<P> {
     fn observe(&mut self, slot: u32, n: u8, end: End, now: Instant) {
         let call = self.slots.get(slot);
         let copy = &call.copies[usize::from(n)];
-        let sent = copy.sent;
-        let window = self.methods.window(call.class);
+        let (sent, class) = (copy.sent, call.class);
         if end == End::Replied && !copy.failed {
-            window.answered(now - sent, now);
+            self.methods.answered(class, copy.replica, now - sent, now);
             latency::record(&mut self.histograms.attempts, now - sent);
         } else {
             let until = match call.phase {
                 Phase::Watched(done) => done,
                 Phase::Waiting | Phase::Free(_) => now,
             };
-            window.censored(until - sent, now);
+            self.methods.censored(class, until - sent, now);
         }
     }
 
@@ -137,6 +137,10 @@ impl<P> Calls<P> {
         let latency = now - call.started;
         latency::record(&mut self.histograms.calls, latency);
         let hedges = call.hedges_sent();
+        let hedge_won = result.is_ok() && winner.is_some_and(|won| won.cause == Cause::Hedge);
+        let ended = Ended { ok: result.is_ok(), attempts: sent, hedges, hedge_won, latency };
+        self.policies.count(call.name, call.policy, &ended);
+        self.think_of_others(slot, now);
         self.conclude(slot, now);
         let outcome = Outcome { latency, attempts: sent, hedges, tied, winner };
         Done { call: CallKey(bowline_protocol::Seq(seq)), tag, result, outcome }
@@ -228,6 +232,8 @@ impl<P> Calls<P> {
             let spent = u32::from(call.ran).saturating_sub(1).min(tokens);
             self.config.budget.settle(spent, tokens - spent);
         }
+        let policy = call.policy;
+        self.policies.leave(policy);
         self.slots.put(slot);
     }
 

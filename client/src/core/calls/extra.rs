@@ -77,7 +77,7 @@ impl<P> Calls<P> {
     /// Something happened to the call that says whether its hedges do good.
     pub(super) fn note(&mut self, slot: u32, event: Event) {
         let call = self.slots.get(slot);
-        if call.redundant && self.policies[usize::from(call.policy)].policy.hedge().is_some() {
+        if call.redundant && self.policies.policy(call.policy).hedge().is_some() {
             self.methods.hedging(call.class, call.policy).guard.note(event);
         }
     }
@@ -96,7 +96,7 @@ impl<P> Calls<P> {
     /// Sets when the copy that was sent now is to be hedged, if it is.
     pub(super) fn plan_hedge(&mut self, slot: u32, now: Instant) {
         let call = self.slots.get(slot);
-        let policy = &self.policies[usize::from(call.policy)].policy;
+        let policy = self.policies.policy(call.policy);
         let allowed = |hedge: &&HedgePolicy| call.redundant && call.hedges < hedge.max_hedges;
         let Some(hedge) = policy.hedge().filter(allowed) else { return };
         if call.size > hedge.max_payload {
@@ -130,9 +130,13 @@ impl<P> Calls<P> {
         }
         call.hedge_at = Instant::FAR_FUTURE;
         let call = self.slots.get(slot);
-        let policy = &self.policies[usize::from(call.policy)].policy;
+        let policy = self.policies.policy(call.policy);
         let Some(&hedge) = policy.hedge() else { return };
         self.methods.hedging(call.class, call.policy).guard.note(Event::Due);
+        if !self.config.switch.is_on() {
+            self.counters.denied.killed += 1;
+            return;
+        }
         if call.deadline - now <= hedge.least_useful {
             self.counters.denied.too_late += 1;
             return;

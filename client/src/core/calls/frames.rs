@@ -22,7 +22,7 @@ impl<P> Calls<P> {
             self.see_start(slot, n);
         }
         let call = self.slots.get_mut(slot);
-        let verdict = (self.policies[usize::from(call.policy)].verdict)(reply.status);
+        let verdict = self.policies.verdict(call.name)(reply.status);
         call.copies[usize::from(n)].failed = verdict != Verdict::Good;
         self.end_copy(slot, n, End::Replied, now);
         if !self.slots.get(slot).is_waiting() {

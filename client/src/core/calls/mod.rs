@@ -18,6 +18,7 @@ mod strand;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod timers;
+mod watch;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ use super::latency;
 use super::methods::Methods;
 use super::outcome::{CallKey, Done, Effect, Spec, Verdict};
 use super::pick::{Order, Picker};
-use super::policy::{Policy, PolicyId, Registered};
+use super::policies::{Policies, Trial};
+use super::policy::{Policy, PolicyId};
 use super::replicas::{Replica, Replicas};
 use super::slots::Slots;
 
@@ -49,7 +51,7 @@ use super::slots::Slots;
 pub struct Calls<P> {
     client: ClientId,
     config: Config,
-    policies: Vec<Registered>,
+    policies: Policies,
     slots: Slots<P>,
     replicas: Replicas,
     picker: Picker,
@@ -99,7 +101,7 @@ impl<P> Calls<P> {
         let histogram = latency::histogram::<u64>;
         Ok(Calls {
             client,
-            policies: vec![Registered { policy: Policy::None, verdict: Verdict::of }],
+            policies: Policies::new(),
             // As many calls are watched as may wait.
             slots: Slots::new(config.max_calls * 2),
             replicas: Replicas::default(),
@@ -141,28 +143,47 @@ impl<P> Calls<P> {
         policy: Policy,
         verdict: fn(bowline_protocol::Status) -> Verdict,
     ) -> Result<PolicyId, ConfigError> {
-        policy.validate()?;
-        super::config::check(
-            "policies",
-            self.policies.len(),
-            self.policies.len() < 1024,
-            "< 1024",
-        )?;
-        self.policies.push(Registered { policy, verdict });
-        Ok(PolicyId((self.policies.len() - 1) as u16))
+        let (id, place) = self.policies.register(policy, verdict)?;
+        self.methods.forget(place);
+        Ok(id)
     }
 
-    /// Puts another policy in the place of one; calls that start from now on follow it.
+    /// Puts another policy in the place of one, and of one on trial. Calls that start from now on
+    /// follow it; those that are under way keep the policy that they began with.
     ///
     /// # Errors
     ///
     /// [`ConfigError`] for the first setting that is out of its range; the old one stays then.
     pub fn replace(&mut self, id: PolicyId, policy: Policy) -> Result<(), ConfigError> {
-        policy.validate()?;
-        if let Some(registered) = self.policies.get_mut(usize::from(id.0)) {
-            registered.policy = policy;
+        if let Some(place) = self.policies.replace(id, policy)? {
+            self.methods.forget(place);
         }
         Ok(())
+    }
+
+    /// Puts a policy on trial beside another: a share of the calls, 0 to 1, follows it, chosen by a
+    /// hash of the call's name. [`Calls::trial`] tells what came of it; [`Calls::replace`] by the
+    /// policy on trial makes it the only one.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range, or if that policy was not
+    /// registered; nothing has changed then.
+    pub fn try_out(&mut self, id: PolicyId, policy: Policy, share: f64) -> Result<(), ConfigError> {
+        if let Some(place) = self.policies.try_out(id, policy, share)? {
+            self.methods.forget(place);
+        }
+        Ok(())
+    }
+
+    /// Ends a trial: all calls that start from now on follow the policy that was there before.
+    pub fn end_trial(&mut self, id: PolicyId) {
+        self.policies.end_trial(id);
+    }
+
+    /// What became of the calls since a policy was put on trial beside this one, if one is.
+    pub fn trial(&self, id: PolicyId) -> Option<&Trial> {
+        self.policies.trial(id)
     }
 
     /// Adds a replica. Those of one domain are held to fail together. A replica that is known

@@ -4,6 +4,7 @@ mod book;
 mod fates;
 mod hedging;
 mod limits;
+mod live;
 mod plain;
 mod retrying;
 mod stranding;
