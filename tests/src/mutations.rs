@@ -126,8 +126,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the queue is served before this turn's input is taken in",
         ARRIVE,
-        "        self.accept(Copy::new(request, known, conn, now, bytes, payload()));",
-        "        self.accept(Copy::new(request, known, conn, now, bytes, payload()));\n        self.dispatch(now);",
+        "        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));",
+        "        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));\n        self.dispatch(now);",
     ),
     mutation(
         "a deadline is extended on arrival",
