@@ -23,6 +23,7 @@ use crate::net::connection::Connection;
 use crate::net::listener::Listening;
 use crate::operation;
 use crate::remote::{Registration, Remote};
+use crate::share::Share;
 use crate::task::table::Tasks;
 use crate::task::waker::TaskId;
 use crate::timer::Timers;
@@ -34,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) spin: Duration,
     /// For how long tasks of a stage run before the loop turns.
     pub(crate) budget: Duration,
+    /// What part of the time background tasks get while others are ready, in percent.
+    pub(crate) background_percent: u8,
     /// How long a poll may take before it is reported.
     pub(crate) stall: Option<Duration>,
     /// How long a connection that was dropped may take to send what it holds.
@@ -50,6 +53,7 @@ pub(crate) struct Core {
     /// When this turn began, or, once its input was applied, when that was done.
     pub(crate) now: Cell<Instant>,
     pub(crate) tasks: Tasks,
+    pub(crate) share: Cell<Share>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) operations: RefCell<Slab<operation::Slot>>,
     pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
@@ -92,6 +96,7 @@ impl Core {
             now: Cell::new(clock.now()),
             clock,
             tasks: Tasks::new(registration.number()),
+            share: Cell::new(Share::new(settings.background_percent, settings.budget)),
             timers: RefCell::default(),
             operations: RefCell::default(),
             connections: RefCell::default(),
@@ -138,7 +143,10 @@ impl Core {
     pub(crate) fn reap(&self) {
         let mut completions = self.completions.take();
         self.driver.borrow_mut().completions(&self.counters, &mut completions);
-        self.counters.completions.add(completions.len() as u64);
+        if !completions.is_empty() {
+            self.counters.completions.add(completions.len() as u64);
+            self.counters.completion_batches.record(completions.len() as u64);
+        }
         for completion in completions.drain(..) {
             self.dispatch(completion);
         }

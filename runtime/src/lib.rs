@@ -33,7 +33,9 @@
 //! 4. Ready tasks of [`Stage::Decide`] run. What they send is submitted to the kernel before step 5.
 //! 5. Ready tasks of [`Stage::Work`] run, the default, until there are none or the time set by
 //!    [`Builder::budget`] is up.
-//! 6. Each connection with something to send makes one request of it; all requests are submitted,
+//! 6. Ready tasks of [`Stage::Background`] run, until anything else is to be done; if it is, for
+//!    their [share](Builder::background_share) of the time.
+//! 7. Each connection with something to send makes one request of it; all requests are submitted,
 //!    and, if nothing is ready, the thread sleeps until a completion or the next timer.
 //!
 //! A task that wakes itself while it runs, as [`yield_now`] does, runs again in the next turn.
@@ -55,6 +57,7 @@ mod doze;
 mod driver;
 mod error;
 pub mod fs;
+mod histogram;
 mod metrics;
 pub mod net;
 mod notify;
@@ -62,6 +65,7 @@ mod operation;
 mod probe;
 mod remote;
 mod runtime;
+mod share;
 pub mod signal;
 mod task;
 mod timer;
@@ -73,6 +77,7 @@ pub use cores::Cores;
 #[cfg(feature = "simulated-driver")]
 pub use driver::sim::Faults;
 pub use error::{Error, OLDEST_KERNEL};
+pub use histogram::Histogram;
 pub use metrics::{Metrics, metrics};
 pub use notify::{Notified, Notify};
 pub use probe::{Feature, Report, probe};

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use bowline_time::Duration;
+use crate::histogram::{Histogram, Recorder};
 
 /// A number that goes up. One thread owns it, so that it costs an addition.
 #[derive(Default)]
@@ -15,26 +15,8 @@ impl Counter {
     }
 
     #[inline]
-    pub(crate) fn raise_to(&self, value: u64) {
-        self.0.set(self.0.get().max(value));
-    }
-
-    #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.get()
-    }
-}
-
-/// How many classes of lateness are counted apart.
-const LATENESS: usize = 20;
-
-impl Counters {
-    /// Counts a timer that fired so many nanoseconds after its deadline.
-    pub(crate) fn timer_fired(&self, nanos: u64) {
-        let class = (nanos / 1000).checked_ilog2().map_or(0, |log| log as usize + 1);
-        self.lateness[class.min(LATENESS - 1)].add(1);
-        self.latest_timer.raise_to(nanos);
-        self.timers.add(1);
     }
 }
 
@@ -43,8 +25,9 @@ macro_rules! counters {
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)*
-            pub(crate) latest_timer: Counter,
-            pub(crate) lateness: [Counter; LATENESS],
+            pub(crate) timer_lateness: Recorder,
+            pub(crate) completion_batches: Recorder,
+            pub(crate) submission_batches: Recorder,
         }
 
         /// Counts of a runtime's life so far, and what lives in it now.
@@ -52,11 +35,14 @@ macro_rules! counters {
         #[non_exhaustive]
         pub struct Metrics {
             $($(#[$doc])* pub $name: u64,)*
-            /// The furthest that a timer ever fired after its deadline.
-            pub latest_timer: Duration,
-            /// How many timers fired less than 1 µs after their deadline, less than 2 µs, than
-            /// 4 µs and so on; the last counts all the rest.
-            pub timer_lateness: [u64; LATENESS],
+            /// How many nanoseconds after their deadlines timers fired.
+            pub timer_lateness: Histogram,
+            /// How many completions were found at once, if any were: the depth of the completion
+            /// queue.
+            pub completion_batches: Histogram,
+            /// How many requests were handed to the kernel at once, if any were: the depth of the
+            /// submission queue.
+            pub submission_batches: Histogram,
             /// Tasks that have not ended.
             pub live_tasks: usize,
             /// Connections whose descriptor is open.
@@ -74,8 +60,9 @@ macro_rules! counters {
             pub(crate) fn snapshot(&self) -> Metrics {
                 Metrics {
                     $($name: self.$name.get(),)*
-                    latest_timer: Duration::from_nanos(self.latest_timer.get()),
-                    timer_lateness: std::array::from_fn(|class| self.lateness[class].get()),
+                    timer_lateness: self.timer_lateness.snapshot(),
+                    completion_batches: self.completion_batches.snapshot(),
+                    submission_batches: self.submission_batches.snapshot(),
                     ..Metrics::default()
                 }
             }
@@ -112,6 +99,8 @@ counters! {
     stalls,
     /// Timers that fired.
     timers,
+    /// Nanoseconds for which background tasks ran while others were ready.
+    background_nanos,
     /// Send requests, each of which carries all that a connection had to say.
     sends,
     /// Bytes that the kernel took to send.

@@ -26,7 +26,8 @@ impl Core {
     /// was decided is in the kernel's hands before any work begins.
     pub(crate) fn turn(&self) {
         self.counters.turns.add(1);
-        self.now.set(self.clock.now());
+        let began = self.clock.now();
+        self.now.set(began);
         self.tasks.begin_turn();
         self.take_remote();
 
@@ -41,6 +42,9 @@ impl Core {
         }
 
         self.run(Stage::Work, self.settings.budget);
+        if self.tasks.is_ready(Stage::Background) {
+            self.run_background(began);
+        }
         self.flush();
         self.relieve();
         self.unpark();
@@ -99,6 +103,38 @@ impl Core {
         }
     }
 
+    /// Runs background tasks, for a budget at most: as long as nobody else is ready, and for what
+    /// they have earned if somebody is.
+    fn run_background(&self, began: Instant) {
+        let start = self.clock.now();
+        let mut share = self.share.get();
+        share.earn(start - began);
+        let mut last = start;
+        while last - start < self.settings.budget {
+            let others_wait = self.is_wanted(last);
+            if others_wait && !share.is_earned() {
+                break;
+            }
+            let Some(next) = self.tasks.next(Stage::Background) else { break };
+            self.poll(next);
+            let now = self.clock.now();
+            if others_wait {
+                share.spend(now - last);
+                self.counters.background_nanos.add((now - last).as_nanos() as u64);
+            }
+            last = now;
+        }
+        self.share.set(share);
+    }
+
+    /// Whether anything but background tasks is ready, or would be if it was looked for.
+    fn is_wanted(&self, now: Instant) -> bool {
+        self.tasks.is_urgent()
+            || !self.remote.is_empty()
+            || self.timers.borrow().next().is_some_and(|next| next <= now)
+            || self.driver.borrow_mut().has_completions()
+    }
+
     /// Polls a task; if asked to, watches how long it takes.
     fn poll(&self, index: u32) {
         let Some(limit) = self.settings.stall else {
@@ -119,7 +155,8 @@ impl Core {
         loop {
             let expired = self.timers.borrow_mut().expire_with_deadline(now);
             let Some((due, waker)) = expired else { break };
-            self.counters.timer_fired((now - due).as_nanos() as u64);
+            self.counters.timers.add(1);
+            self.counters.timer_lateness.record((now - due).as_nanos() as u64);
             wake(waker);
         }
     }

@@ -281,6 +281,57 @@ fn what_was_decided_is_sent_before_work_begins() {
 }
 
 #[test]
+fn background_tasks_run_after_what_was_made_ready_after_them() {
+    run(async {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let note = |stage: Stage| {
+            let order = order.clone();
+            spawn_at(stage, async move { order.borrow_mut().push(stage) })
+        };
+        for task in [Stage::Background, Stage::Work, Stage::Background, Stage::Work].map(note) {
+            task.await.unwrap();
+        }
+        let (first, last) = (Stage::Work, Stage::Background);
+        assert_eq!(*order.borrow(), [first, first, last, last]);
+    });
+}
+
+#[test]
+fn background_tasks_get_their_share_beside_work_that_never_ends() {
+    run(async {
+        let polls = Rc::new(Cell::new(0));
+        let background = spawn_at(Stage::Background, {
+            let polls = polls.clone();
+            async move {
+                loop {
+                    polls.set(polls.get() + 1);
+                    yield_now().await;
+                }
+            }
+        });
+        // This task is ready in every turn.
+        while polls.get() < 100 {
+            yield_now().await;
+        }
+        assert!(metrics().background_nanos > 0);
+        background.abort();
+    });
+}
+
+#[test]
+fn background_tasks_run_beside_others_that_wait() {
+    run(async {
+        let background = spawn_at(Stage::Background, async {
+            for _ in 0..1000 {
+                yield_now().await;
+            }
+        });
+        assert!(timeout(LONG, background).await.is_ok());
+        assert_eq!(metrics().background_nanos, 0, "nobody else was ready, and it was for nothing");
+    });
+}
+
+#[test]
 fn timers_never_fire_early_and_all_fire() {
     run(async {
         let mut handles = Vec::new();
@@ -298,7 +349,7 @@ fn timers_never_fire_early_and_all_fire() {
         }
         let metrics = metrics();
         assert_eq!(metrics.armed_timers, 1, "only the test's own timeout is armed");
-        assert_eq!(metrics.timer_lateness.iter().sum::<u64>(), metrics.timers);
+        assert_eq!(metrics.timer_lateness.count(), metrics.timers);
         assert!(metrics.timers >= 190, "some are due at once and need no timer");
     });
 }

@@ -280,6 +280,10 @@ impl Ring {
         until: Option<&types::Timespec>,
     ) -> io::Result<bool> {
         counters.enters.add(1);
+        let queued = self.submission().len();
+        if queued > 0 {
+            counters.submission_batches.record(queued as u64);
+        }
         let mut flags = EnterFlags::empty();
         let mut args = types::SubmitArgs::new();
         if let Some(until) = until {

@@ -26,7 +26,15 @@ pub enum Stage {
     /// Whoever chooses what to do next, with all input applied. What it sends is submitted to the
     /// kernel before any task of [`Stage::Work`] is polled.
     Decide = 1,
-    /// Everything else.
+    /// Everything else that somebody waits for.
     #[default]
     Work = 2,
+    /// What can wait: it runs while nothing else is ready, and otherwise for its
+    /// [share](crate::Builder::background_share) of the time. It never holds anything else up for
+    /// longer than a [budget](crate::Builder::budget) and the poll that it ends with.
+    Background = 3,
+}
+
+impl Stage {
+    pub(crate) const COUNT: usize = Stage::Background as usize + 1;
 }

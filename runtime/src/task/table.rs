@@ -44,9 +44,11 @@ pub(crate) struct Tasks {
     runtime: u16,
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
-    ready: [RefCell<VecDeque<u32>>; 3],
+    ready: [RefCell<VecDeque<u32>>; Stage::COUNT],
     /// Those that woke themselves while they ran. They wait for the next turn.
     yielded: RefCell<Vec<TaskId>>,
+    /// How many of those are background tasks.
+    yielded_background: Cell<usize>,
     blocks: Blocks,
     live: Cell<usize>,
     /// A task that was adopted has ended: whoever runs the loop for it is to be told.
@@ -63,6 +65,7 @@ impl Tasks {
             free: RefCell::default(),
             ready: Default::default(),
             yielded: RefCell::default(),
+            yielded_background: Cell::new(0),
             blocks: Blocks::new(),
             live: Cell::new(0),
             adopted_ended: Cell::new(false),
@@ -126,12 +129,16 @@ impl Tasks {
     pub(crate) fn wake(&self, id: TaskId) -> bool {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(id.index as usize) else { return false };
-        if slot.generation != id.generation || slot.flags & (QUEUED | ENDED) != 0 {
+        // A free slot has a generation too.
+        let lives = slot.cell.is_some() && slot.flags & (QUEUED | ENDED) == 0;
+        if slot.generation != id.generation || !lives {
             return false;
         }
         slot.flags |= QUEUED;
         if slot.flags & RUNNING != 0 {
             self.yielded.borrow_mut().push(id);
+            let background = usize::from(slot.stage == Stage::Background);
+            self.yielded_background.set(self.yielded_background.get() + background);
         } else {
             self.ready[slot.stage as usize].borrow_mut().push_back(id.index);
         }
@@ -162,10 +169,19 @@ impl Tasks {
             || self.ready.iter().any(|queue| !queue.borrow().is_empty())
     }
 
+    /// Whether any task that is not a background task is ready, be it only in the next turn.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.yielded.borrow().len() > self.yielded_background.get()
+            || self.ready[..Stage::Background as usize]
+                .iter()
+                .any(|queue| !queue.borrow().is_empty())
+    }
+
     /// Makes those ready that yielded in the turn before.
     pub(crate) fn begin_turn(&self) {
         let mut yielded = self.yielded.borrow_mut();
         let slots = self.slots.borrow();
+        self.yielded_background.set(0);
         for id in yielded.drain(..) {
             let slot = &slots[id.index as usize];
             if slot.generation == id.generation {
