@@ -73,6 +73,7 @@ impl Service for Echo {
                 number: ECHO,
                 name: "echo",
                 idempotent: true,
+                keyed: false,
                 duplicable: None,
                 least_useful: Duration::ZERO,
             }],

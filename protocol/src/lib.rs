@@ -14,6 +14,7 @@
 //! - [`credit`]: how much a client may have under way.
 //! - [`inbox`]: bytes in pieces of any size, frames out.
 //! - [`link`]: what both ends of every connection do: hello, acknowledgement, ping, round-trip time.
+//! - [`parent`]: what a call that is made on behalf of another inherits.
 //! - [`backoff`]: how long to wait before dialling again.
 //! - [`error`]: what a caller is told when a call fails.
 //!
@@ -55,6 +56,7 @@ pub mod inbox;
 pub mod link;
 pub mod options;
 pub mod outbox;
+pub mod parent;
 pub mod service;
 
 pub use assembly::{Arrived, Assembly, AssemblyError};
@@ -72,4 +74,5 @@ pub use inbox::Inbox;
 pub use link::{Link, LinkConfig, LinkError, LinkEvent};
 pub use options::{Key, Label, OptionSet, Options, TraceContext, TrafficClass};
 pub use outbox::{Cut, Outbox, Peer};
+pub use parent::Parent;
 pub use service::{MethodInfo, Methods, ServiceInfo};

@@ -77,6 +77,9 @@ pub struct MethodInfo {
     pub name: &'static str,
     /// Running it twice does no harm.
     pub idempotent: bool,
+    /// Its effect, its result and the call's key are stored in one transaction: with a key, running
+    /// it again at the same store does no harm.
+    pub keyed: bool,
     /// The largest payload, in bytes, with which a second copy may be sent (a hedge or a tied one);
     /// None if never.
     pub duplicable: Option<u32>,
@@ -88,13 +91,19 @@ impl MethodInfo {
     /// A method of which nothing is promised: it must not run twice.
     pub const fn new(number: Method, name: &'static str) -> MethodInfo {
         let least_useful = Duration::ZERO;
-        MethodInfo { number, name, idempotent: false, duplicable: None, least_useful }
+        MethodInfo { number, name, idempotent: false, keyed: false, duplicable: None, least_useful }
     }
 
     /// Running it twice does no harm.
     #[must_use]
     pub const fn idempotent(self) -> MethodInfo {
         MethodInfo { idempotent: true, ..self }
+    }
+
+    /// Its effect, its result and the call's key are stored in one transaction.
+    #[must_use]
+    pub const fn keyed(self) -> MethodInfo {
+        MethodInfo { keyed: true, ..self }
     }
 
     /// A second copy may be sent of a request with a payload of at most so many bytes.

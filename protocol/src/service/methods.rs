@@ -7,10 +7,11 @@ use crate::id::Method;
 
 const IDEMPOTENT: u8 = 1 << 0;
 const DUPLICABLE: u8 = 1 << 1;
+const KEYED: u8 = 1 << 2;
 
 /// A service's methods as a hello carries them: length (u8) and text of the service's name; for
 /// each method, by ascending number, the number (u16), flags (u8: 1 idempotent, 2 may be
-/// duplicated), length (u8) and text of its name.
+/// duplicated, 4 keyed), length (u8) and text of its name.
 ///
 /// Both sides of a connection say what they know, and compare: a number that means two things
 /// would be garbage later, and is an error by name now.
@@ -28,6 +29,8 @@ pub struct Known<'a> {
     pub idempotent: bool,
     /// A second copy may be sent.
     pub duplicable: bool,
+    /// Its effect, its result and the call's key are stored in one transaction.
+    pub keyed: bool,
 }
 
 /// Where two sides do not mean the same.
@@ -76,9 +79,10 @@ impl Methods {
     pub fn new(service: &ServiceInfo) -> Methods {
         let mut bytes = Vec::new();
         push_name(service.name, &mut bytes);
-        for MethodInfo { number, name, idempotent, duplicable, .. } in service.methods {
+        for MethodInfo { number, name, idempotent, keyed, duplicable, .. } in service.methods {
             let flags = if *idempotent { IDEMPOTENT } else { 0 }
-                | if duplicable.is_some() { DUPLICABLE } else { 0 };
+                | if duplicable.is_some() { DUPLICABLE } else { 0 }
+                | if *keyed { KEYED } else { 0 };
             bytes.extend_from_slice(&number.0.to_le_bytes());
             bytes.push(flags);
             push_name(name, &mut bytes);
@@ -176,6 +180,7 @@ fn split_method(bytes: &[u8]) -> Option<(Known<'_>, &[u8])> {
         name,
         idempotent: flags & IDEMPOTENT != 0,
         duplicable: flags & DUPLICABLE != 0,
+        keyed: flags & KEYED != 0,
     };
     Some((known, rest))
 }

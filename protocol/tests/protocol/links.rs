@@ -409,6 +409,7 @@ fn methods_that_mean_two_things_are_an_error_by_name() {
         number: Method(7),
         name: "erase",
         idempotent: false,
+        keyed: false,
         duplicable: None,
         least_useful: Duration::ZERO,
     }];
