@@ -7,6 +7,8 @@ use bowline_time::Instant;
 
 use super::config::Known;
 use super::copies::Copy;
+use super::keyed::OTHER_USE;
+use super::keys::Seen;
 use super::room::Full;
 use super::{Conn, Core, Notice};
 
@@ -20,6 +22,7 @@ enum Unfit {
     NotIdempotent,
     Duplicate,
     OwnTwin,
+    OtherUse,
 }
 
 impl<P> Core<P> {
@@ -40,7 +43,7 @@ impl<P> Core<P> {
         if !self.copies.clients.is_open(conn.0) {
             return;
         }
-        let known = match self.fitness(conn, &request) {
+        let known = match self.fitness(conn, &request, options) {
             Ok(known) => known,
             Err(unfit) => return self.refuse_unfit(conn, &request, &unfit),
         };
@@ -51,6 +54,10 @@ impl<P> Core<P> {
             self.stats.tombstones_hit += 1;
             self.stats.withdrawn_by_tombstone += 1;
             return self.tell_ended(conn, request.attempt, How::Withdrawn, Some(tie.twin.n));
+        }
+        if let Some(result) = self.remembered(&request, options) {
+            self.stats.accepted += 1;
+            return self.answer(conn, request.attempt, Status::Ok, result);
         }
         if let Err(full) = self.make_room(conn, &request, known.rule, bytes, now) {
             return self.refuse_full(conn, &request, &full);
@@ -66,11 +73,18 @@ impl<P> Core<P> {
         }
     }
 
-    fn fitness(&self, conn: Conn, request: &Request) -> Result<Known, Unfit> {
+    fn fitness(&self, conn: Conn, request: &Request, options: &OptionSet) -> Result<Known, Unfit> {
         let known = self.methods.find(request.method).ok_or(Unfit::NoMethod)?;
         let beside_another = request.tie.is_some() || request.cause == Cause::Hedge;
-        if beside_another && !(known.rule.idempotent && request.idempotent) {
+        let idempotent = known.rule.idempotent && request.idempotent;
+        let once = known.rule.keyed && self.config.shared_results && options.key.is_some();
+        if beside_another && !idempotent && !once {
             return Err(Unfit::NotIdempotent);
+        }
+        if let Some(key) = options.key
+            && matches!(self.copies.keys.look(key, request.method), Seen::Other)
+        {
+            return Err(Unfit::OtherUse);
         }
         if request.tie.is_some_and(|tie| tie.twin.station == self.config.station) {
             return Err(Unfit::OwnTwin);
@@ -90,7 +104,8 @@ impl<P> Core<P> {
             Unfit::NotIdempotent => (
                 &mut self.stats.rejected_not_idempotent,
                 Status::BadRequest,
-                "this method must not run twice, so it can't be tied or hedged",
+                "this method must not run twice, so it can't be tied or hedged (a keyed one could, \
+                 with a key, at replicas that share a store of results)",
             ),
             Unfit::Duplicate => (
                 &mut self.stats.rejected_duplicate,
@@ -102,6 +117,7 @@ impl<P> Core<P> {
                 Status::BadRequest,
                 "the twin is said to be on this very core",
             ),
+            Unfit::OtherUse => (&mut self.stats.rejected_other_use, Status::BadRequest, OTHER_USE),
         };
         *counter += 1;
         let (attempt, load) = (request.attempt, self.load());

@@ -59,7 +59,7 @@ impl<P> Core<P> {
 
     fn caller_done(&mut self, index: u32, now: Instant) {
         match self.copies.at(index).state {
-            State::Queued => {
+            State::Queued | State::Parked(_) => {
                 self.stats.cancels_withdrew += 1;
                 self.stats.withdrawn_by_caller += 1;
                 self.end_queued(index, How::Withdrawn, None);

@@ -21,11 +21,13 @@ pub(super) enum Kind {
     Extra,
     /// It runs.
     Running,
+    /// It waits for the result of another copy with its key.
+    Parked,
 }
 
 /// A connection's copies, by kind.
 struct Client {
-    copies: [List; 3],
+    copies: [List; 4],
 }
 
 impl Client {
@@ -81,7 +83,7 @@ impl Clients {
     }
 
     pub(super) fn open(&mut self) -> Option<Key> {
-        self.clients.insert(Client { copies: [List::EMPTY; 3] })
+        self.clients.insert(Client { copies: [List::EMPTY; 4] })
     }
 
     pub(super) fn is_open(&self, client: Key) -> bool {
@@ -155,7 +157,7 @@ impl Clients {
 
     /// Of a connection's waiting copies the oldest, extras before primaries, or only extras.
     pub(super) fn oldest_of(&self, client: Key, only_extras: bool) -> Option<u32> {
-        let [primaries, extras, _] = &self.clients.get(client)?.copies;
+        let [primaries, extras, ..] = &self.clients.get(client)?.copies;
         extras.first().or(if only_extras { None } else { primaries.first() })
     }
 
@@ -167,7 +169,7 @@ impl Clients {
         }
         let most = self.clients.at(self.levels[self.most as usize].first()?);
         let pick = |list: &List| if oldest { list.first() } else { list.last() };
-        let [primaries, extras, _] = &most.copies;
+        let [primaries, extras, ..] = &most.copies;
         pick(extras).or_else(|| if only_extras { None } else { pick(primaries) })
     }
 }

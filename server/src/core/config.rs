@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use bowline_protocol::{Method, MethodInfo, Station};
 
+use super::keys::KeyLimits;
 use super::overload::Overload;
 
 /// The limits and methods of one core. [`Core::new`](super::Core::new) checks them.
@@ -26,6 +27,11 @@ pub struct Config {
     pub tombstone_life_max: Duration,
     /// The methods that are served, and what is known of each.
     pub methods: Vec<(Method, MethodRule)>,
+    /// What is remembered of keys, so that what is asked for twice is done once.
+    pub keys: KeyLimits,
+    /// All replicas of the service keep the results of keyed methods in one store: so a keyed call
+    /// may be tied and hedged.
+    pub shared_results: bool,
     /// When to serve the newest first. None: never.
     pub overload: Option<Overload>,
     /// Copies that should be refused or shed, as their time is or will be out, are only counted.
@@ -47,6 +53,8 @@ impl Config {
             tombstones: 4096,
             tombstone_life_max: Duration::from_secs(1),
             methods,
+            keys: KeyLimits::default(),
+            shared_results: false,
             overload: Some(Overload::default()),
             dark: false,
             hash_seed: 0,
@@ -59,6 +67,9 @@ impl Config {
 pub struct MethodRule {
     /// Running it twice does no harm, so it may be tied and hedged.
     pub idempotent: bool,
+    /// It stores its effect, its result and the call's key in one transaction: with a key, running
+    /// it again where the same store is does no harm.
+    pub keyed: bool,
     /// Less time than this is not enough to do anything useful: with less left before the
     /// deadline, the method is not started.
     pub least_useful: Duration,
@@ -67,12 +78,17 @@ pub struct MethodRule {
 impl MethodRule {
     /// A method that may run twice.
     pub const fn idempotent() -> MethodRule {
-        MethodRule { idempotent: true, least_useful: Duration::ZERO }
+        MethodRule { idempotent: true, ..MethodRule::once() }
     }
 
     /// A method that must not run twice.
     pub const fn once() -> MethodRule {
-        MethodRule { idempotent: false, least_useful: Duration::ZERO }
+        MethodRule { idempotent: false, keyed: false, least_useful: Duration::ZERO }
+    }
+
+    /// A method that may run twice with the same key, where both share a store of results.
+    pub const fn keyed() -> MethodRule {
+        MethodRule { keyed: true, ..MethodRule::once() }
     }
 
     /// Not to be started with less time than this left.
@@ -84,7 +100,8 @@ impl MethodRule {
 
 impl From<&MethodInfo> for MethodRule {
     fn from(info: &MethodInfo) -> MethodRule {
-        MethodRule { idempotent: info.idempotent, least_useful: info.least_useful }
+        let MethodInfo { idempotent, keyed, least_useful, .. } = *info;
+        MethodRule { idempotent, keyed, least_useful }
     }
 }
 
@@ -128,6 +145,7 @@ impl Config {
             ("queue_requests", self.queue_requests),
             ("connections", self.connections),
             ("tombstones", self.tombstones),
+            ("keys.results", self.keys.results),
         ];
         match counts.into_iter().find(|&(_, value)| value > MOST) {
             Some((name, value)) => Err(ConfigError::TooMany { name, value, max: MOST }),

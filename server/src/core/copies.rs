@@ -10,6 +10,7 @@ use super::clients::{Clients, Kind};
 use super::config::Known;
 use super::effect::{Conn, StopReason};
 use super::index::Index;
+use super::keys::Keys;
 
 /// Links of the queue's lists while a copy waits, of the list of running copies afterwards.
 const BY_STATE: usize = 0;
@@ -29,6 +30,8 @@ pub(super) struct Copy<P> {
     /// There until the handler is started.
     pub(super) payload: Option<P>,
     pub(super) state: State,
+    /// The entry of its key, while it runs for it.
+    pub(super) entry: Option<u32>,
     /// Its place among all that ever were queued.
     order: u64,
     /// When to give up waiting; armed only for a copy that waits beyond the turn it came in.
@@ -39,6 +42,8 @@ pub(super) struct Copy<P> {
 pub(super) enum State {
     Queued,
     Running(Running),
+    /// It waits, out of the queue, for the copy that runs for this entry of the keys.
+    Parked(u32),
 }
 
 #[derive(Clone, Copy)]
@@ -73,6 +78,7 @@ impl<P> Copy<P> {
             bytes,
             payload: Some(payload),
             state: State::Queued,
+            entry: None,
             order: 0,
             timer: None,
         }
@@ -81,6 +87,7 @@ impl<P> Copy<P> {
     fn kind(&self) -> Kind {
         match self.state {
             State::Running(_) => Kind::Running,
+            State::Parked(_) => Kind::Parked,
             State::Queued if self.request.is_extra() => Kind::Extra,
             State::Queued => Kind::Primary,
         }
@@ -89,8 +96,8 @@ impl<P> Copy<P> {
     /// How long it waited, once it runs.
     pub(super) fn waited(&self) -> Duration {
         match self.state {
-            State::Queued => Duration::ZERO,
             State::Running(running) => running.since - self.arrived,
+            State::Queued | State::Parked(_) => Duration::ZERO,
         }
     }
 }
@@ -110,11 +117,13 @@ impl Default for Lists {
 }
 
 impl Lists {
-    const fn of(&mut self, kind: Kind) -> &mut List {
-        match kind {
-            Kind::Primary => &mut self.primaries,
-            Kind::Extra => &mut self.extras,
-            Kind::Running => &mut self.running,
+    /// The list of a state. Those who wait for a key stand in that key's list.
+    fn of<'a>(&'a mut self, kind: Kind, state: State, keys: &'a mut Keys) -> &'a mut List {
+        match (kind, state) {
+            (_, State::Parked(entry)) => keys.waiting(entry),
+            (Kind::Extra, _) => &mut self.extras,
+            (Kind::Running, _) => &mut self.running,
+            _ => &mut self.primaries,
         }
     }
 }
@@ -123,8 +132,10 @@ impl Lists {
 pub(super) struct Copies<P> {
     copies: Arena<Copy<P>, 2>,
     pub(super) clients: Clients,
+    pub(super) keys: Keys,
     index: Index,
     lists: Lists,
+    parked: u32,
     queued_bytes: usize,
     extra_bytes: usize,
     next_order: u64,
@@ -134,9 +145,17 @@ pub(super) struct Copies<P> {
 }
 
 impl<P> Copies<P> {
-    pub(super) fn new(queued_max: u32, running_max: u32, clients: Clients, seed: u64) -> Copies<P> {
+    pub(super) fn new(
+        queued_max: u32,
+        running_max: u32,
+        clients: Clients,
+        keys: Keys,
+        seed: u64,
+    ) -> Copies<P> {
         Copies {
             clients,
+            keys,
+            parked: 0,
             copies: Arena::with_capacity(queued_max + running_max),
             index: Index::with_capacity(queued_max + running_max, seed),
             lists: Lists::default(),
@@ -162,6 +181,11 @@ impl<P> Copies<P> {
 
     pub(super) const fn extra_bytes(&self) -> usize {
         self.extra_bytes
+    }
+
+    /// How many wait for the result of another.
+    pub(super) const fn parked(&self) -> u32 {
+        self.parked
     }
 
     pub(super) const fn running(&self) -> u32 {
@@ -197,23 +221,31 @@ impl<P> Copies<P> {
     /// limits never sees.
     pub(super) fn queue(&mut self, mut copy: Copy<P>) -> bool {
         copy.order = self.next_order;
-        let (attempt, bytes) = (copy.request.attempt, copy.bytes);
+        let attempt = copy.request.attempt;
         let Some(Key { index, .. }) = self.copies.insert(copy) else { return false };
         self.next_order += 1;
         self.index.insert(self.index.hash(attempt), index);
-        self.queued_bytes += bytes;
         self.join(index);
-        if self.at(index).kind() == Kind::Extra {
-            self.extra_bytes += bytes;
-        }
         true
     }
 
     /// Adds a copy to the lists that its state puts it in.
     fn join(&mut self, index: u32) {
         let copy = self.copies.at(index);
-        let (kind, conn) = (copy.kind(), copy.conn);
-        self.copies.push_back(self.lists.of(kind), BY_STATE, index);
+        let (kind, conn, state, bytes) = (copy.kind(), copy.conn, copy.state, copy.bytes);
+        self.copies.push_back(self.lists.of(kind, state, &mut self.keys), BY_STATE, index);
+        match kind {
+            Kind::Running => {}
+            Kind::Primary => self.queued_bytes += bytes,
+            Kind::Extra => {
+                self.queued_bytes += bytes;
+                self.extra_bytes += bytes;
+            }
+            Kind::Parked => {
+                self.queued_bytes += bytes;
+                self.parked += 1;
+            }
+        }
         if let Some(Conn(client)) = conn {
             self.clients.join(&mut self.copies, client, kind, index);
         }
@@ -222,8 +254,8 @@ impl<P> Copies<P> {
     /// Takes a copy out of the lists that its state has put it in.
     fn leave(&mut self, index: u32) {
         let copy = self.copies.at(index);
-        let (kind, conn) = (copy.kind(), copy.conn);
-        self.copies.unlink(self.lists.of(kind), BY_STATE, index);
+        let (kind, conn, state) = (copy.kind(), copy.conn, copy.state);
+        self.copies.unlink(self.lists.of(kind, state, &mut self.keys), BY_STATE, index);
         if let Some(Conn(client)) = conn {
             self.clients.leave(&mut self.copies, client, kind, index);
         }
@@ -238,8 +270,10 @@ impl<P> Copies<P> {
             self.timers.cancel(timer);
         }
         self.queued_bytes -= copy.bytes;
-        if kind == Kind::Extra {
-            self.extra_bytes -= copy.bytes;
+        match kind {
+            Kind::Extra => self.extra_bytes -= copy.bytes,
+            Kind::Parked => self.parked -= 1,
+            Kind::Primary | Kind::Running => {}
         }
     }
 
@@ -280,6 +314,29 @@ impl<P> Copies<P> {
         self.join(index);
     }
 
+    /// Takes a waiting copy out of the queue, to wait for the one that runs for this key.
+    pub(super) fn park(&mut self, index: u32, entry: u32) {
+        self.leave(index);
+        self.copies.at_mut(index).state = State::Parked(entry);
+        self.join(index);
+        self.arm(index);
+    }
+
+    /// The copy that has waited longest for the one that runs for this key.
+    pub(super) fn first_parked(&mut self, entry: u32) -> Option<u32> {
+        self.keys.waiting(entry).first()
+    }
+
+    /// Puts a copy that waited for another's result at the end of the queue.
+    pub(super) fn unpark(&mut self, index: u32) {
+        self.leave(index);
+        let copy = self.copies.at_mut(index);
+        copy.state = State::Queued;
+        copy.order = self.next_order;
+        self.next_order += 1;
+        self.join(index);
+    }
+
     /// Forgets a copy, wherever it stands.
     pub(super) fn remove(&mut self, index: u32) -> Option<Copy<P>> {
         self.leave(index);
@@ -305,12 +362,16 @@ impl<P> Copies<P> {
             while let Some(index) = next
                 && self.copies.at(index).timer.is_none()
             {
-                let copy = self.copies.at_mut(index);
-                copy.timer =
-                    Some(self.timers.arm(copy.deadline - copy.method.rule.least_useful, index));
+                self.arm(index);
                 next = self.copies.prev(BY_STATE, index);
             }
         }
+    }
+
+    fn arm(&mut self, index: u32) {
+        let copy = self.copies.at_mut(index);
+        let until = copy.deadline - copy.method.rule.least_useful;
+        copy.timer = Some(self.timers.arm(until, index));
     }
 
     /// A copy that waits and can't be of use any more.

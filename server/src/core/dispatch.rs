@@ -17,7 +17,7 @@ impl<P> Core<P> {
         while self.copies.running() < self.config.slots
             && let Some(index) = self.copies.next(self.governor.is_overloaded())
         {
-            if !self.shed_if_useless(index, now) {
+            if !self.shed_if_useless(index, now) && !self.answer_by_key(index) {
                 self.start(index, now);
             }
         }

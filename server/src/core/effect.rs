@@ -1,5 +1,6 @@
 //! What a core wants done, and the names by which it speaks of it.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 
 use bowline_protocol::{
@@ -63,6 +64,15 @@ pub enum Effect<P> {
         conn: Conn,
         /// What.
         notice: Notice,
+    },
+    /// Answer a copy that brought the key of another, with what that one was answered.
+    Answer {
+        /// On which connection.
+        conn: Conn,
+        /// What to answer.
+        reply: Reply,
+        /// The reply's payload.
+        result: Arc<[u8]>,
     },
     /// Start the handler, and say so when it is done: [`Core::on_finished`](super::Core::on_finished)
     /// or [`Core::on_aborted`](super::Core::on_aborted).

@@ -13,17 +13,22 @@ impl<P> Core<P> {
         self.copies.at(self.copies.find(copy.0)?).conn
     }
 
-    /// A handler is done, with this status. Returns what to answer, and on which connection; None
-    /// if nobody waits for it any more (or the copy is not known).
+    /// A handler is done, with this status and reply. Returns what to answer, and on which
+    /// connection; None if nobody waits for it any more (or the copy is not known). Who waits for
+    /// the result of a copy with the same key is answered by an effect.
     pub fn on_finished(
         &mut self,
         copy: CopyKey,
         status: Status,
+        result: &[u8],
         now: Instant,
     ) -> Option<(Conn, Reply)> {
         let index = self.copies.find(copy.0)?;
         let State::Running(running) = self.copies.at(index).state else { return None };
-        let Copy { request, conn, .. } = self.free_slot(index, running, now)?;
+        let Copy { request, conn, entry, .. } = self.free_slot(index, running, now)?;
+        if let Some(entry) = entry {
+            self.settle_key(entry, status, result, now);
+        }
         let Some(conn) = conn else {
             self.stats.dropped_running += 1;
             return None;
@@ -44,7 +49,12 @@ impl<P> Core<P> {
     pub fn on_aborted(&mut self, copy: CopyKey, now: Instant) {
         let Some(index) = self.copies.find(copy.0) else { return };
         let State::Running(running) = self.copies.at(index).state else { return };
-        let Some(Copy { request, conn, .. }) = self.free_slot(index, running, now) else { return };
+        let Some(Copy { request, conn, entry, .. }) = self.free_slot(index, running, now) else {
+            return;
+        };
+        if let Some(entry) = entry {
+            self.give_up_key(entry);
+        }
         let Some(conn) = conn else {
             self.stats.dropped_running += 1;
             return;
@@ -64,7 +74,7 @@ impl<P> Core<P> {
     pub fn on_closed(&mut self, conn: Conn, now: Instant) {
         while let Some(index) = self.copies.clients.any_of(conn.0) {
             match self.copies.at(index).state {
-                State::Queued => {
+                State::Queued | State::Parked(_) => {
                     self.stats.dropped_queued += 1;
                     self.estimate.left();
                     self.copies.remove(index);
@@ -78,9 +88,11 @@ impl<P> Core<P> {
         self.copies.clients.close(conn.0);
     }
 
-    /// Ends a copy that waits.
+    /// Ends a copy that waits, in the queue or for another's result.
     pub(super) fn end_queued(&mut self, index: u32, how: How, by: Option<u16>) {
-        self.estimate.left();
+        if let State::Queued = self.copies.at(index).state {
+            self.estimate.left();
+        }
         if let Some(Copy { request, conn: Some(conn), .. }) = self.copies.remove(index) {
             self.tell_ended(conn, request.attempt, how, by);
         }
@@ -89,7 +101,9 @@ impl<P> Core<P> {
     /// Ends a copy that has its slot and was never handed to the shell: its connection is gone.
     pub(super) fn drop_unstarted(&mut self, index: u32) {
         self.stats.dropped_queued += 1;
-        self.copies.remove(index);
+        if let Some(Copy { entry: Some(entry), .. }) = self.copies.remove(index) {
+            self.give_up_key(entry);
+        }
     }
 
     pub(super) fn tell_ended(&mut self, conn: Conn, attempt: Attempt, how: How, by: Option<u16>) {

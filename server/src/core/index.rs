@@ -46,6 +46,12 @@ impl Index {
         fold(u64::from(self.hash(attempt)) ^ self.seed, PRIMES[0] ^ packed ^ u64::from(n)) as u32
     }
 
+    /// The hash of a key that a caller chose.
+    pub(super) fn hash_key(&self, id: u128) -> u32 {
+        let low = fold(self.seed ^ id as u64, PRIMES[0]);
+        fold(low ^ (id >> 64) as u64, PRIMES[1]) as u32
+    }
+
     /// The entry of this hash for which `is_it` holds.
     pub(super) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = hash & self.mask;

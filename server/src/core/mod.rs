@@ -20,6 +20,7 @@
 //! ```text
 //! absent -> queued -> running -> replied
 //!              |         \-> aborted   (started, then stopped at a point where the handler looks)
+//!              |-> answered            (another copy with its key has run: with that one's result)
 //!              |-> withdrawn           (never started: its twin did, or the caller is done)
 //!              \-> shed                (never started: its deadline can't be met, or others need the room)
 //! ```
@@ -39,6 +40,8 @@ mod end;
 mod estimate;
 mod histograms;
 mod index;
+mod keyed;
+mod keys;
 mod overload;
 mod room;
 mod stats;
@@ -47,9 +50,10 @@ mod tests;
 mod tombs;
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bowline_protocol::{Load, Station};
+use bowline_protocol::{Load, Reply, Station};
 use bowline_time::Instant;
 
 use arena::Key;
@@ -57,12 +61,14 @@ use clients::Clients;
 use config::Methods;
 use copies::Copies;
 use estimate::Estimate;
+use keys::Keys;
 use overload::Governor;
 use tombs::Tombs;
 
 pub use config::{Config, ConfigError, MethodRule};
 pub use effect::{Conn, CopyKey, Effect, Notice, Origin, Start, StopReason};
 pub use histograms::{Histograms, MethodTimes};
+pub use keys::KeyLimits;
 pub use overload::Overload;
 pub use stats::Stats;
 #[cfg(feature = "io")]
@@ -95,6 +101,7 @@ pub struct Core<P> {
 struct Effects {
     cancels: VecDeque<(Station, bowline_protocol::Cancel)>,
     notices: VecDeque<(Conn, Notice)>,
+    answers: VecDeque<(Conn, Reply, Arc<[u8]>)>,
     starts: VecDeque<Key>,
     aborts: VecDeque<(Key, StopReason)>,
 }
@@ -109,13 +116,14 @@ impl<P> Core<P> {
         config.check()?;
         let (slots, seed) = (config.slots as usize, config.hash_seed);
         let methods = Methods::new(&config.methods)?;
+        let keys = Keys::new(config.keys, config.slots, seed);
         let copies = slots + config.queue_requests as usize;
         let clients =
             Clients::with_capacity(config.connections, config.slots + config.queue_requests);
         Ok(Core {
             histograms: Histograms::new(methods.iter()),
             methods,
-            copies: Copies::new(config.queue_requests, config.slots, clients, seed),
+            copies: Copies::new(config.queue_requests, config.slots, clients, keys, seed),
             tombs: Tombs::with_capacity(config.tombstones, seed),
             mesh: Vec::new(),
             estimate: Estimate::new(),
@@ -124,6 +132,7 @@ impl<P> Core<P> {
             effects: Effects {
                 cancels: VecDeque::with_capacity(slots),
                 notices: VecDeque::with_capacity(copies),
+                answers: VecDeque::with_capacity(copies),
                 starts: VecDeque::with_capacity(slots),
                 aborts: VecDeque::with_capacity(slots),
             },
@@ -160,14 +169,17 @@ impl<P> Core<P> {
         self.draining = true;
     }
 
-    /// The next thing to do, until there is none: first all cancels for twins, then small frames
-    /// for clients, then the starts, then the aborts.
+    /// The next thing to do, until there is none: first all cancels for twins, then what is to be
+    /// told to clients, then the starts, then the aborts.
     pub fn poll_effect(&mut self) -> Option<Effect<P>> {
         if let Some((to, cancel)) = self.effects.cancels.pop_front() {
             return Some(Effect::Cancel { to, cancel });
         }
         if let Some((conn, notice)) = self.effects.notices.pop_front() {
             return Some(Effect::Send { conn, notice });
+        }
+        if let Some((conn, reply, result)) = self.effects.answers.pop_front() {
+            return Some(Effect::Answer { conn, reply, result });
         }
         while let Some(key) = self.effects.starts.pop_front() {
             if let Some(start) = self.hand_over(key) {
@@ -184,11 +196,16 @@ impl<P> Core<P> {
 
     /// When to call [`on_timeout`](Core::on_timeout) next; None while nothing waits for time.
     pub fn next_timeout(&self) -> Option<Instant> {
-        [self.copies.next_timeout(), self.tombs.next_timeout()].into_iter().flatten().min()
+        let timeouts = [
+            self.copies.next_timeout(),
+            self.copies.keys.next_timeout(),
+            self.tombs.next_timeout(),
+        ];
+        timeouts.into_iter().flatten().min()
     }
 
     /// Time has passed: gives up copies that wait in vain, asks those to stop that run in vain, and
-    /// forgets tombstones.
+    /// forgets tombstones and results.
     pub fn on_timeout(&mut self, now: Instant) {
         while let Some(index) = self.copies.expire_queued(now) {
             self.shed_if_useless(index, now);
@@ -198,6 +215,9 @@ impl<P> Core<P> {
         }
         while self.tombs.expire(now) {
             self.stats.tombstones_expired += 1;
+        }
+        while self.copies.keys.expire(now) {
+            self.stats.keys_expired += 1;
         }
     }
 
@@ -215,6 +235,9 @@ impl<P> Core<P> {
         Stats {
             queued: self.copies.queued() as u64,
             running: self.copies.running() as u64,
+            parked: self.copies.parked() as u64,
+            keys: self.copies.keys.results() as u64,
+            key_bytes: self.copies.keys.bytes() as u64,
             ..self.stats
         }
     }
@@ -246,9 +269,10 @@ impl<P> Core<P> {
 
     /// Whether nothing is here that could still end, expire or be told.
     pub fn is_idle(&self) -> bool {
-        self.copies.queued() + self.copies.running() + self.tombs.len() == 0
+        self.copies.queued() + self.copies.running() + self.copies.parked() + self.tombs.len() == 0
             && self.effects.cancels.is_empty()
             && self.effects.notices.is_empty()
+            && self.effects.answers.is_empty()
             && self.effects.starts.is_empty()
             && self.effects.aborts.is_empty()
     }

@@ -100,7 +100,7 @@ impl<P> Core<P> {
             true => (self.copies.queued_extras(), self.copies.extra_bytes()),
             false => (0, 0),
         };
-        let here = self.copies.queued() - extras + self.copies.running();
+        let here = self.copies.queued() - extras + self.copies.parked() + self.copies.running();
         if here >= self.config.queue_requests + self.config.slots {
             return Err(Full::Requests);
         }

@@ -38,14 +38,20 @@ macro_rules! counters {
 pub(crate) use counters;
 
 counters! {
-    /// What happened since a core was made; only `queued` and `running` go down again.
+    /// What happened since a core was made; only the first five go down again.
     ///
-    /// They reconcile, see [`Stats::ended`]: accepted = ended + queued + running.
+    /// They reconcile, see [`Stats::ended`]: accepted = ended + queued + running + parked.
     pub struct Stats {
         /// Copies in the queue now.
         queued,
         /// Copies that hold a slot now.
         running,
+        /// Copies that wait for the result of another with their key.
+        parked,
+        /// Results that are remembered by their keys.
+        keys,
+        /// Bytes of those results.
+        key_bytes,
 
         /// Requests that were taken on: from here on, exactly one end each.
         accepted,
@@ -55,6 +61,12 @@ counters! {
         replied,
         /// Of those answered: the handler failed without an answer of its own.
         replied_failed,
+        /// Of those answered: with the result of another copy with their key. Each is an effect
+        /// that was not had twice.
+        replied_by_key,
+        /// Of those answered: refused when they came to start, as their key was used for something
+        /// else.
+        replied_other_use,
         /// Ends: taken from the queue, as the twin started.
         withdrawn_by_twin,
         /// Ends: its twin had started before it arrived.
@@ -102,6 +114,8 @@ counters! {
         rejected_duplicate,
         /// Refused on arrival: tied to this very core.
         rejected_own_twin,
+        /// Refused on arrival: its key was used for another method or payload.
+        rejected_other_use,
 
         /// Would have been refused as too late, if that were not only counted.
         dark_too_late,
@@ -134,6 +148,13 @@ counters! {
         cancels_refused,
         /// Copies that ran when they heard that their twin had started as well.
         double_starts,
+
+        /// Copies that had to wait for the result of another with their key.
+        keys_waited,
+        /// Results that were forgotten as their time was out.
+        keys_expired,
+        /// Results that were forgotten to make room for others, or were too large to be kept.
+        keys_evicted,
 
         /// Tombstones that were set.
         tombstones_made,
@@ -190,6 +211,7 @@ impl Stats {
             + self.rejected_not_idempotent
             + self.rejected_duplicate
             + self.rejected_own_twin
+            + self.rejected_other_use
     }
 
     /// Whether nothing was lost or counted twice.
@@ -201,7 +223,7 @@ impl Stats {
             + self.cancels_early_or_late
             + self.cancels_late
             + self.cancels_refused;
-        self.accepted == self.ended() + self.queued + self.running
+        self.accepted == self.ended() + self.queued + self.running + self.parked
             && self.cancels_received == cancels
     }
 }

@@ -10,7 +10,7 @@ use bowline_protocol::{LinkConfig, ReplicaId, Station, options};
 use super::mesh::{MOST_CORES, Peer};
 use super::server::{self, Running};
 use super::service::Service;
-use crate::core::{ConfigError, Overload};
+use crate::core::{ConfigError, KeyLimits, Overload};
 
 /// Bounds on what clients can make a core hold. All are for each core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +118,8 @@ pub struct Builder {
     /// For each core, the CPU it is pinned to.
     pub(super) cores: Vec<Option<usize>>,
     pub(super) limits: Limits,
+    pub(super) keys: KeyLimits,
+    pub(super) shared_results: bool,
     pub(super) overload: Option<Overload>,
     pub(super) dark: bool,
     pub(super) link: LinkConfig,
@@ -132,6 +134,8 @@ impl Builder {
             peers: Vec::new(),
             cores: vec![None],
             limits: Limits::default(),
+            keys: KeyLimits::default(),
+            shared_results: false,
             overload: Some(Overload::default()),
             dark: false,
             link: LinkConfig::default(),
@@ -189,6 +193,24 @@ impl Builder {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Builder {
         self.limits = limits;
+        self
+    }
+
+    /// What each core remembers of calls with keys, so that what is asked for twice is done once.
+    /// Default: 4096 results of 16 MiB in all, for a minute. What it has forgotten (counted as
+    /// `keys_expired` and `keys_evicted`), and what another core or replica did, only a store of
+    /// results knows.
+    #[must_use]
+    pub fn keys(mut self, limits: KeyLimits) -> Builder {
+        self.keys = limits;
+        self
+    }
+
+    /// All replicas keep the results of their keyed methods in one store: so calls of those methods
+    /// may be tied and hedged, when they have a key. Default: no.
+    #[must_use]
+    pub fn shared_results(mut self, shared: bool) -> Builder {
+        self.shared_results = shared;
         self
     }
 

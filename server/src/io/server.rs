@@ -328,6 +328,8 @@ impl Seat {
             queue_bytes: limits.queue_bytes,
             connections: limits.connections,
             tombstones: limits.tombstones,
+            keys: self.builder.keys,
+            shared_results: self.builder.shared_results,
             overload: self.builder.overload,
             dark: self.builder.dark,
             hash_seed: RandomState::new().build_hasher().finish(),

@@ -229,6 +229,11 @@ impl<S: Service> Shell<S> {
                     connection.send(&notice.frame());
                 }
             }
+            Effect::Answer { conn, reply, result } => {
+                if let Some(connection) = self.client(conn) {
+                    connection.send(&Frame::Reply(reply, &result));
+                }
+            }
             Effect::Start(start) => {
                 self.stops.begin(start.copy);
                 drop(spawn(handler::run(self.clone(), self.stops.clone(), start)));
@@ -246,7 +251,7 @@ impl<S: Service> Shell<S> {
             true => (Status::Failed, &b"the reply is larger than the caller takes"[..]),
             false => (status, payload),
         };
-        let finished = self.core.borrow_mut().on_finished(copy, status, now());
+        let finished = self.core.borrow_mut().on_finished(copy, status, payload, now());
         if let Some((conn, reply)) = finished
             && let Some(connection) = self.client(conn)
         {

@@ -36,7 +36,7 @@ pub(crate) const COUNT: Method = Method(10);
 
 const fn method(number: Method, name: &'static str, idempotent: bool) -> MethodInfo {
     let duplicable = if idempotent { Some(1 << 20) } else { None };
-    MethodInfo { number, name, idempotent, duplicable, least_useful: Duration::ZERO }
+    MethodInfo { idempotent, duplicable, ..MethodInfo::new(number, name) }
 }
 
 const INFO: ServiceInfo = ServiceInfo {

@@ -8,6 +8,7 @@ mod configs;
 mod deadlines;
 mod ends;
 mod goodput;
+mod keys;
 mod overload;
 mod random;
 mod ties;
@@ -24,12 +25,16 @@ use bowline_protocol::{
 };
 use bowline_time::Instant;
 
-use super::{Config, Conn, CopyKey, Core, Effect, MethodRule, Notice, Origin, Start, StopReason};
+use super::{
+    Config, Conn, CopyKey, Core, Effect, KeyLimits, MethodRule, Notice, Origin, Start, StopReason,
+};
 
 const READ: Method = Method(1);
 const WRITE: Method = Method(2);
 /// Not worth starting with less than 5 ms left.
 const SCAN: Method = Method(3);
+/// Keeps its result with its effect.
+const PAY: Method = Method(4);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -101,6 +106,7 @@ struct Bench {
 struct Turn {
     cancels: Vec<(Station, Cancel)>,
     notices: Vec<(Conn, Notice)>,
+    answers: Vec<(Conn, Reply, Vec<u8>)>,
     starts: Vec<Start<u64>>,
     aborts: Vec<(CopyKey, StopReason)>,
 }
@@ -110,6 +116,7 @@ fn config() -> Config {
         (READ, MethodRule::idempotent()),
         (WRITE, MethodRule::once()),
         (SCAN, MethodRule::idempotent().least_useful(ms(5))),
+        (PAY, MethodRule::keyed()),
     ];
     Config { slots: 1, queue_requests: 8, tombstones: 4, ..Config::new(HERE, methods) }
 }
@@ -137,8 +144,12 @@ impl Bench {
     }
 
     fn request_on(&mut self, conn: Conn, request: Request) {
+        self.request_with(conn, request, &OptionSet::NONE);
+    }
+
+    fn request_with(&mut self, conn: Conn, request: Request, options: &OptionSet) {
         let payload = request.attempt.seq.0;
-        self.core.on_request(conn, request, &OptionSet::NONE, 100, || payload, self.now);
+        self.core.on_request(conn, request, options, 100, || payload, self.now);
     }
 
     fn mesh(&mut self, cancel: Cancel) {
@@ -160,6 +171,9 @@ impl Bench {
                     turn.cancels.push((to, cancel));
                 }
                 Effect::Send { conn, notice } => turn.notices.push((conn, notice)),
+                Effect::Answer { conn, reply, result } => {
+                    turn.answers.push((conn, reply, result.to_vec()));
+                }
                 Effect::Start(start) => turn.starts.push(start),
                 Effect::Abort { copy, why } => turn.aborts.push((copy, why)),
             }
@@ -186,7 +200,7 @@ impl Bench {
     }
 
     fn finish(&mut self, copy: CopyKey) -> Option<(Conn, Reply)> {
-        self.core.on_finished(copy, Status::Ok, self.now)
+        self.core.on_finished(copy, Status::Ok, b"done", self.now)
     }
 
     fn pass(&mut self, time: Duration) {
@@ -221,6 +235,7 @@ impl Turn {
     fn is_empty(&self) -> bool {
         self.cancels.is_empty()
             && self.notices.is_empty()
+            && self.answers.is_empty()
             && self.starts.is_empty()
             && self.aborts.is_empty()
     }

@@ -18,7 +18,10 @@ fn waits_and_services_are_measured_for_each_method() {
     bench.now += ms(3);
     bench.core.on_aborted(scan, bench.now);
     let methods = &bench.core.histograms().methods;
-    assert_eq!(methods.iter().map(|times| times.method).collect::<Vec<_>>(), [READ, WRITE, SCAN]);
+    assert_eq!(
+        methods.iter().map(|times| times.method).collect::<Vec<_>>(),
+        [READ, WRITE, SCAN, PAY]
+    );
     assert_eq!(
         (count_and_max(&methods[0].wait), count_and_max(&methods[0].service)),
         ((1, 0), (1, 8))

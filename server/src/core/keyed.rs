@@ -1,0 +1,105 @@
+//! Copies that brought a key: run, wait for the one that runs, or be told what it was told.
+
+use alloc::sync::Arc;
+
+use bowline_protocol::{Attempt, OptionSet, Reply, Request, Status};
+use bowline_time::Instant;
+
+use super::copies::Copy;
+use super::keys::Seen;
+use super::{Conn, Core, Notice};
+
+/// What is said when a key comes again with something else.
+pub(super) const OTHER_USE: &str = "this key was used for another method or another payload; \
+                                    a new call wants a new key";
+
+impl<P> Core<P> {
+    /// What was answered to the call of this key, if that is known.
+    pub(super) fn remembered(&self, request: &Request, options: &OptionSet) -> Option<Arc<[u8]>> {
+        match self.copies.keys.look(options.key?, request.method) {
+            Seen::Done(result) => Some(result),
+            Seen::New | Seen::Running(_) | Seen::Other => None,
+        }
+    }
+
+    /// A waiting copy comes to start. True if it need not: its key's call was done, or runs (and
+    /// then the copy waits for that one), or was another call.
+    pub(super) fn answer_by_key(&mut self, index: u32) -> bool {
+        let copy = self.copies.at(index);
+        let Some(key) = copy.options.key else { return false };
+        let method = copy.request.method;
+        match self.copies.keys.look(key, method) {
+            Seen::New => {
+                self.copies.at_mut(index).entry = self.copies.keys.begin(key, method);
+                return false;
+            }
+            Seen::Running(entry) => {
+                self.stats.keys_waited += 1;
+                self.estimate.left();
+                self.copies.park(index, entry);
+            }
+            Seen::Done(result) => {
+                self.estimate.left();
+                self.answer_waiting(index, Status::Ok, result);
+            }
+            Seen::Other => {
+                self.estimate.left();
+                self.refuse_other_use(index);
+            }
+        }
+        true
+    }
+
+    /// The copy that ran for a key was answered: so are those that waited for it.
+    pub(super) fn settle_key(&mut self, entry: u32, status: Status, result: &[u8], now: Instant) {
+        let result: Arc<[u8]> = result.into();
+        while let Some(index) = self.copies.first_parked(entry) {
+            self.answer_waiting(index, status, result.clone());
+        }
+        match status {
+            Status::Ok => {
+                self.stats.keys_evicted += self.copies.keys.done(entry, result, now);
+            }
+            _ => self.copies.keys.forget(entry),
+        }
+    }
+
+    /// The copy that ran for a key ended without an answer: one of those that waited for it is to
+    /// run in its place.
+    pub(super) fn give_up_key(&mut self, entry: u32) {
+        while let Some(index) = self.copies.first_parked(entry) {
+            self.copies.unpark(index);
+        }
+        self.copies.keys.forget(entry);
+    }
+
+    fn answer_waiting(&mut self, index: u32, status: Status, result: Arc<[u8]>) {
+        if let Some(Copy { request, conn: Some(conn), .. }) = self.copies.remove(index) {
+            self.answer(conn, request.attempt, status, result);
+        }
+    }
+
+    /// Answers with the result of another copy.
+    pub(super) fn answer(
+        &mut self,
+        conn: Conn,
+        attempt: Attempt,
+        status: Status,
+        result: Arc<[u8]>,
+    ) {
+        self.stats.replied += 1;
+        self.stats.replied_by_key += 1;
+        let reply = Reply { attempt, status, executed: true, load: self.load() };
+        self.effects.answers.push_back((conn, reply, result));
+    }
+
+    fn refuse_other_use(&mut self, index: u32) {
+        if let Some(Copy { request, conn: Some(conn), .. }) = self.copies.remove(index) {
+            self.stats.replied += 1;
+            self.stats.replied_other_use += 1;
+            let (attempt, load) = (request.attempt, self.load());
+            let reply = Reply { attempt, status: Status::BadRequest, executed: false, load };
+            self.effects.notices.push_back((conn, Notice::Refused(reply, OTHER_USE)));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What was asked for under a key is done once, as far as this core remembers.
+//!
+//! A key is *running* while a copy that brought it runs, and *done* once that copy has succeeded.
+//! Copies that bring it meanwhile wait for the same result; those that come later get the same bytes
+//! again. The same key with another method or payload is refused: it was used twice by mistake.
+//!
+//! What is done is kept for a while, up to a number and a sum of bytes; then the oldest goes. After
+//! that, and after a restart, only a store that keeps key, effect and result in one transaction
+//! still knows (`io::once`, on the shell's side).
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use bowline_protocol::Method;
+use bowline_protocol::options::Key as CallKey;
+use bowline_time::Instant;
+
+use super::arena::{Arena, List};
+use super::index::Index;
+
+/// What a core remembers of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyLimits {
+    /// So many results, at most. 0: none, and then only copies that run at the same time are told
+    /// to be the same.
+    pub results: u32,
+    /// So many bytes of results, in all, at most.
+    pub bytes: usize,
+    /// For so long after the call was done.
+    pub life: Duration,
+}
+
+impl Default for KeyLimits {
+    /// 4096 results of 16 MiB in all, for a minute: longer than any caller goes on retrying.
+    fn default() -> Self {
+        KeyLimits { results: 4096, bytes: 16 << 20, life: Duration::from_secs(60) }
+    }
+}
+
+struct Entry {
+    id: u128,
+    method: Method,
+    fingerprint: u64,
+    state: State,
+}
+
+enum State {
+    /// The copies that wait for the one that runs.
+    Running(List),
+    Done {
+        result: Arc<[u8]>,
+        until: Instant,
+    },
+}
+
+/// What is known of a key.
+pub(super) enum Seen {
+    /// Nothing.
+    New,
+    /// A copy runs for it: this entry.
+    Running(u32),
+    /// It was done, with this result.
+    Done(Arc<[u8]>),
+    /// It was used for something else.
+    Other,
+}
+
+/// The keys of one core. See the module's head.
+pub(super) struct Keys {
+    entries: Arena<Entry, 1>,
+    index: Index,
+    /// Those that are done, in the order in which they will be forgotten.
+    done: List,
+    bytes: usize,
+    limits: KeyLimits,
+}
+
+impl Keys {
+    /// Room for what the limits say, and for `running` keys beside.
+    pub(super) fn new(limits: KeyLimits, running: u32, seed: u64) -> Keys {
+        let capacity = limits.results + running;
+        Keys {
+            entries: Arena::with_capacity(capacity),
+            index: Index::with_capacity(capacity, seed),
+            done: List::EMPTY,
+            bytes: 0,
+            limits,
+        }
+    }
+
+    /// How many results are remembered.
+    pub(super) const fn results(&self) -> u32 {
+        self.done.len()
+    }
+
+    /// How many bytes they have.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What is known of a key.
+    pub(super) fn look(&self, key: CallKey, method: Method) -> Seen {
+        let Some(index) = self.find(key.id) else { return Seen::New };
+        let entry = self.entries.at(index);
+        if (entry.method, entry.fingerprint) != (method, key.fingerprint) {
+            return Seen::Other;
+        }
+        match &entry.state {
+            State::Running(_) => Seen::Running(index),
+            State::Done { result, .. } => Seen::Done(result.clone()),
+        }
+    }
+
+    /// A copy begins to run for a key of which nothing is known. None if there is no room, which
+    /// whoever has no more copies running than were announced never sees.
+    pub(super) fn begin(&mut self, key: CallKey, method: Method) -> Option<u32> {
+        let state = State::Running(List::EMPTY);
+        let entry = Entry { id: key.id, method, fingerprint: key.fingerprint, state };
+        let index = self.entries.insert(entry)?.index;
+        self.index.insert(self.index.hash_key(key.id), index);
+        Some(index)
+    }
+
+    /// The list of those that wait for a running key.
+    pub(super) fn waiting(&mut self, index: u32) -> &mut List {
+        match &mut self.entries.at_mut(index).state {
+            State::Running(waiting) => waiting,
+            State::Done { .. } => unreachable!("copies wait only while one runs"),
+        }
+    }
+
+    /// A key is done, with this result. Nobody waits for it any more. Returns how many others were
+    /// forgotten to make room; it is forgotten itself if it is larger than may be.
+    pub(super) fn done(&mut self, index: u32, result: Arc<[u8]>, now: Instant) -> u64 {
+        if self.limits.results == 0 || result.len() > self.limits.bytes {
+            self.forget(index);
+            return 1;
+        }
+        let mut evicted = 0;
+        while self.results() >= self.limits.results || self.bytes + result.len() > self.limits.bytes
+        {
+            self.forget_oldest();
+            evicted += 1;
+        }
+        self.bytes += result.len();
+        let until = now + self.limits.life;
+        self.entries.at_mut(index).state = State::Done { result, until };
+        self.entries.push_back(&mut self.done, 0, index);
+        evicted
+    }
+
+    /// Nothing is known of a key any more. Nobody waits for it.
+    pub(super) fn forget(&mut self, index: u32) {
+        if let State::Done { result, .. } = &self.entries.at(index).state {
+            self.bytes -= result.len();
+            self.entries.unlink(&mut self.done, 0, index);
+        }
+        if let Some(Entry { id, .. }) = self.entries.remove(index) {
+            self.index.remove(self.index.hash_key(id), index);
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.done.first() {
+            self.forget(oldest);
+        }
+    }
+
+    /// Forgets one result whose time is out; false once there is no more.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
+        let expired = self.next_timeout().is_some_and(|until| until <= now);
+        if expired {
+            self.forget_oldest();
+        }
+        expired
+    }
+
+    /// When the next result is to be forgotten.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        match self.entries.at(self.done.first()?).state {
+            State::Done { until, .. } => Some(until),
+            State::Running(_) => None,
+        }
+    }
+
+    fn find(&self, id: u128) -> Option<u32> {
+        self.index.find(self.index.hash_key(id), |index| self.entries.at(index).id == id)
+    }
+}
