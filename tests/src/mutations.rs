@@ -72,8 +72,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the twin is cancelled before the last check that can refuse",
         DISPATCH,
-        "            if !self.shed_if_useless(index, now) {\n                self.start(index, now);",
-        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            if !self.shed_if_useless(index, now) {\n                self.start(index, now);",
+        "            if !self.shed_if_useless(index, now) && !self.answer_by_key(index) {\n                self.start(index, now);",
+        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            if !self.shed_if_useless(index, now) && !self.answer_by_key(index) {\n                self.start(index, now);",
     ),
     mutation(
         "a primary obeys its twin",
