@@ -65,6 +65,8 @@ pub(crate) struct Core {
     /// Receives or accepts were queued, or cancelled so that they can be: the kernel is to have
     /// these before the turn decides anything, as their sockets may hold input.
     pub(crate) rearmed: Cell<bool>,
+    /// A connection has enough to send not to wait for the end of the turn.
+    pub(crate) full_send: Cell<bool>,
     pub(crate) pool: Pool,
     /// Free places among the files registered.
     pub(crate) places: RefCell<Vec<u32>>,
@@ -104,6 +106,7 @@ impl Core {
             dirty: RefCell::default(),
             parked: RefCell::default(),
             rearmed: Cell::new(false),
+            full_send: Cell::new(false),
             pool: Pool::new(),
             places: RefCell::default(),
             remote,

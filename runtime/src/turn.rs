@@ -91,6 +91,9 @@ impl Core {
         let mut polls = 0_u32;
         loop {
             self.poll(next);
+            if self.full_send.take() {
+                self.submit();
+            }
             polls = polls.wrapping_add(1);
             if polls.is_multiple_of(POLLS_PER_LOOK) && self.clock.now() >= end {
                 self.counters.budgets_exhausted.add(1);

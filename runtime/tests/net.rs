@@ -86,6 +86,34 @@ fn what_is_sent_in_one_turn_leaves_in_one_request() {
 }
 
 #[test]
+fn much_that_is_sent_does_not_wait_for_the_end_of_the_turn() {
+    run(async {
+        let (listener, address) = listen();
+        let (sender, receiver) = accept_one(&listener, address).await;
+        let before = metrics();
+        let sends: Vec<_> = (0..20_u8)
+            .map(|byte| {
+                let sender = sender.clone();
+                spawn(async move {
+                    sender.send(&[byte; 1024]);
+                    (metrics().turns, metrics().sends)
+                })
+            })
+            .collect();
+        let mut seen = Vec::new();
+        for send in sends {
+            seen.push(send.await.unwrap());
+        }
+        assert!(seen.iter().all(|(turns, _)| *turns == seen[0].0), "one turn runs them all");
+        // The eighth fills 8 KiB, which the ninth task finds sent.
+        assert_eq!(seen[7].1, before.sends);
+        assert_eq!(seen[8].1, before.sends + 1);
+        let bytes = receive_exactly(&receiver, 20 << 10).await;
+        assert!(bytes.iter().copied().eq((0..20_u8).flat_map(|byte| [byte; 1024])));
+    });
+}
+
+#[test]
 fn version_six_works_too() {
     run(async {
         let listener =

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! **Sending.** There are two buffers: one that fills, and one that the kernel sends from, at most
-//! one request at a time. At a flush, if no request is in flight, they change places.
+//! one request at a time. At a flush, if no request is in flight, they change places. What was
+//! written in a turn leaves together at its end; but who has [`FULL_SEND`] does not wait for that.
 //!
 //! **Closing.** When the last handle is gone, what is queued is sent, and then that there is no more;
 //! what still comes in is thrown away until the peer ends too. For if a socket is closed with input
@@ -40,6 +41,13 @@ use crate::core::Core;
 use crate::driver::provided::GROUP;
 use crate::driver::{Completion, Kind, Request, Token};
 use crate::notify::{set_waker, wake};
+
+/// So many bytes that are queued leave before the turn ends, so that the peer works on them while
+/// this core goes on. With less, a request of the kernel's costs more than it gains; with one at the
+/// end of the turn only, two cores that have many calls between them take turns. (64 B calls, 128 of
+/// them on one connection: 0.62 M/s without, 0.98-1.08 M/s with 4 KiB, 1.0-1.1 M/s with 8 KiB,
+/// 0.75 M/s with 2 KiB.)
+const FULL_SEND: usize = 8 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Receiving {
@@ -492,6 +500,7 @@ impl Drop for Writing<'_> {
             bytes.truncate(self.before);
         }
         let dirty = !bytes.is_empty();
+        let full = bytes.len() >= FULL_SEND;
         let mut place = connection.filling.borrow_mut();
         if place.is_empty() {
             *place = bytes;
@@ -504,6 +513,9 @@ impl Drop for Writing<'_> {
         drop(place);
         if dirty {
             connection.mark_dirty();
+        }
+        if full && !connection.sending.borrow().is_in_flight() {
+            connection.core().full_send.set(true);
         }
     }
 }

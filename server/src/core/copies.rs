@@ -157,7 +157,7 @@ impl<P> Copies<P> {
             keys,
             parked: 0,
             copies: Arena::with_capacity(queued_max + running_max),
-            index: Index::with_capacity(queued_max + running_max, seed),
+            index: Index::new(seed),
             lists: Lists::default(),
             queued_bytes: 0,
             extra_bytes: 0,

@@ -43,7 +43,7 @@ impl Tombs {
         Tombs {
             tombs: Arena::with_capacity(capacity),
             by_age: List::EMPTY,
-            index: Index::with_capacity(capacity, seed),
+            index: Index::new(seed),
             timers: Wheel::with_capacity(capacity as usize),
         }
     }
