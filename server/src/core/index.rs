@@ -170,4 +170,16 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn it_finds_all_that_it_grew_to_hold() {
+        let mut index = Index::new(7);
+        let hash = |entry: u32| entry.wrapping_mul(0x9e37_79b9);
+        (0..1000).for_each(|entry| index.insert(hash(entry), entry));
+        (0..500).for_each(|entry| index.remove(hash(entry), entry));
+        for entry in 0..1000 {
+            let found = index.find(hash(entry), |it| it == entry);
+            assert_eq!(found, (entry >= 500).then_some(entry));
+        }
+    }
 }

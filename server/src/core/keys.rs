@@ -81,7 +81,7 @@ impl Keys {
         let capacity = limits.results + running;
         Keys {
             entries: Arena::with_capacity(capacity),
-            index: Index::with_capacity(capacity, seed),
+            index: Index::new(seed),
             done: List::EMPTY,
             bytes: 0,
             limits,
