@@ -29,14 +29,15 @@
 //! ```
 
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use crossbeam::queue::ArrayQueue;
 
-use crate::waiters::Waiters;
+use crate::waiters::{Place, Waiters};
 
 struct Channel<T> {
     messages: ArrayQueue<T>,
@@ -56,7 +57,7 @@ pub fn bounded<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         receiving: Waiters::new(),
         sending: Waiters::new(),
     });
-    (Sender(channel.clone()), Receiver(channel))
+    (Sender(channel.clone()), Receiver { channel, place: Place::default() })
 }
 
 /// Why a message could not be sent now. It carries the message.
@@ -117,38 +118,59 @@ impl<T: Send> Sender<T> {
             return Err(TrySendError::Closed(message));
         }
         self.0.messages.push(message).map_err(TrySendError::Full)?;
-        self.0.receiving.wake_all();
+        self.0.receiving.wake_one();
         Ok(())
     }
 
-    /// Sends a message as soon as there is room. If the future is dropped before it is done, the
-    /// message was not sent.
+    /// Sends a message as soon as there is room. Who waits longest is served first, if it is polled
+    /// when it is woken. If the future is dropped before it is done, the message was not sent.
     ///
     /// # Errors
     ///
     /// Gives the message back if the receiver is gone.
     pub async fn send(&self, message: T) -> Result<(), Closed<T>> {
-        let mut message = Some(message);
-        poll_fn(|context| self.poll_send(&mut message, context)).await
+        Sending { sender: self, message: Some(message), place: Place::default() }.await
     }
+}
 
-    fn poll_send(
-        &self,
-        message: &mut Option<T>,
-        context: &Context<'_>,
-    ) -> Poll<Result<(), Closed<T>>> {
+/// A message that waits for room.
+struct Sending<'a, T> {
+    sender: &'a Sender<T>,
+    message: Option<T>,
+    place: Place,
+}
+
+/// The message is moved out of it, never pinned in it.
+impl<T> Unpin for Sending<'_, T> {}
+
+impl<T: Send> Future for Sending<'_, T> {
+    type Output = Result<(), Closed<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Sending { sender, message, place } = &mut *self;
+        let waiters = &sender.0.sending;
+        waiters.use_wake(place);
         for last in [false, true] {
             let Some(unsent) = message.take() else { return Poll::Ready(Ok(())) };
-            match self.try_send(unsent) {
+            match sender.try_send(unsent) {
                 Ok(()) => return Poll::Ready(Ok(())),
                 Err(TrySendError::Closed(unsent)) => return Poll::Ready(Err(Closed(unsent))),
                 Err(TrySendError::Full(unsent)) => *message = Some(unsent),
             }
             if !last {
-                self.0.sending.wait(context.waker());
+                waiters.wait(place, context.waker());
             }
         }
         Poll::Pending
+    }
+}
+
+impl<T> Drop for Sending<'_, T> {
+    fn drop(&mut self) {
+        let waiters = &self.sender.0.sending;
+        if waiters.leave(&mut self.place) {
+            waiters.wake_one();
+        }
     }
 }
 
@@ -162,19 +184,23 @@ impl<T> Clone for Sender<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         if self.0.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.receiving.wake_all();
+            self.0.receiving.wake_one();
         }
     }
 }
 
 /// The end that receives.
-pub struct Receiver<T>(Arc<Channel<T>>);
+pub struct Receiver<T> {
+    channel: Arc<Channel<T>>,
+    /// Its own, as there is one receiver: whoever polled last is woken.
+    place: Place,
+}
 
 impl<T: Send> Receiver<T> {
     /// The next message, if there is one.
     pub fn try_receive(&mut self) -> Option<T> {
-        let message = self.0.messages.pop()?;
-        self.0.sending.wake_all();
+        let message = self.channel.messages.pop()?;
+        self.channel.sending.wake_one();
         Some(message)
     }
 
@@ -186,9 +212,10 @@ impl<T: Send> Receiver<T> {
 
     /// As [`Receiver::receive`], for futures written by hand.
     pub fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<T>> {
+        self.channel.receiving.use_wake(&mut self.place);
         for last in [false, true] {
             // Read first: what the last sender sent before it went is in the queue then.
-            let gone = self.0.senders.load(Ordering::Acquire) == 0;
+            let gone = self.channel.senders.load(Ordering::Acquire) == 0;
             if let Some(message) = self.try_receive() {
                 return Poll::Ready(Some(message));
             }
@@ -196,7 +223,7 @@ impl<T: Send> Receiver<T> {
                 return Poll::Ready(None);
             }
             if !last {
-                self.0.receiving.wait(context.waker());
+                self.channel.receiving.wait(&mut self.place, context.waker());
             }
         }
         Poll::Pending
@@ -205,10 +232,10 @@ impl<T: Send> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        self.0.closed.store(true, Ordering::Release);
-        self.0.sending.wake_all();
+        self.channel.closed.store(true, Ordering::Release);
+        self.channel.sending.wake_all();
         // What nobody will receive is dropped now, not with the last sender.
-        while self.0.messages.pop().is_some() {}
+        while self.channel.messages.pop().is_some() {}
     }
 }
 
@@ -220,6 +247,7 @@ impl<T> fmt::Debug for Sender<T> {
 
 impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").field("queued", &self.0.messages.len()).finish_non_exhaustive()
+        let queued = self.channel.messages.len();
+        f.debug_struct("Receiver").field("queued", &queued).finish_non_exhaustive()
     }
 }

@@ -169,3 +169,42 @@ fn join_waits_for_all_cores_though_one_panics() {
     assert!(cores.unwrap().join().is_err());
     assert_eq!(ended.load(Ordering::SeqCst), 1, "the other core runs still");
 }
+
+#[test]
+fn each_message_wakes_one_of_the_many_that_wait() {
+    const SENDERS: u64 = 1000;
+    run(async {
+        let (sender, mut receiver) = bounded(1);
+        for number in 0..SENDERS {
+            let sender = sender.clone();
+            drop(spawn(async move { sender.send(number).await.unwrap() }));
+        }
+        yield_now().await;
+        let before = bowline_runtime::metrics().polls;
+        for number in 0..SENDERS {
+            assert_eq!(receiver.receive().await, Some(number), "who waits longest is served first");
+        }
+        let polls = bowline_runtime::metrics().polls - before;
+        assert!(polls <= 4 * SENDERS, "{polls} polls for {SENDERS} messages");
+    });
+}
+
+#[test]
+fn a_send_that_gives_up_after_it_was_woken_wakes_the_next() {
+    run(async {
+        let (sender, mut receiver) = bounded(1);
+        sender.try_send(1).unwrap();
+        let mut given_up = Box::pin(sender.send(2));
+        common::poll_pinned(given_up.as_mut());
+        let waiting = spawn({
+            let sender = sender.clone();
+            async move { sender.send(3).await }
+        });
+        yield_now().await;
+        assert_eq!(receiver.try_receive(), Some(1));
+        // It was woken, has not been polled since, and never will be.
+        drop(given_up);
+        assert_eq!(receiver.receive().await, Some(3));
+        waiting.await.unwrap().unwrap();
+    });
+}

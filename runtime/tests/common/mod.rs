@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -52,7 +53,11 @@ pub(crate) fn pattern(length: usize, seed: usize) -> Vec<u8> {
 
 /// Polls a future once and drops it.
 pub(crate) fn poll_once(future: impl Future) {
-    let mut future = std::pin::pin!(future);
-    let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    poll_pinned(std::pin::pin!(future));
+}
+
+/// Polls a future that is not ready yet.
+pub(crate) fn poll_pinned(future: Pin<&mut impl Future>) {
+    let poll = future.poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(poll, Poll::Pending));
 }
