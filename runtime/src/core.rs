@@ -183,7 +183,8 @@ impl Core {
         }
     }
 
-    /// Does what other threads ask.
+    /// Does what other threads have asked until now. What they ask meanwhile is for the next turn:
+    /// they may be faster than this core.
     pub(crate) fn take_remote(&self) {
         if self.remote.is_empty() {
             return;
@@ -191,10 +192,11 @@ impl Core {
         if self.remote.take_wake_all() {
             self.tasks.wake_all();
         }
-        while let Some(id) = self.remote.next_wake() {
+        let (wakes, jobs) = self.remote.waiting();
+        for id in std::iter::from_fn(|| self.remote.next_wake()).take(wakes) {
             self.counters.remote_wakes.add(u64::from(self.tasks.wake(id)));
         }
-        while let Some(job) = self.remote.next_job() {
+        for job in std::iter::from_fn(|| self.remote.next_job()).take(jobs) {
             job();
         }
     }
@@ -246,6 +248,7 @@ impl Core {
             requests_in_flight: self.driver.borrow().in_flight(),
             free_buffers: usize::from(self.buffers.free()),
             armed_timers: self.timers.borrow().len(),
+            remote_refused: self.remote.refused(),
             ..self.counters.snapshot()
         }
     }

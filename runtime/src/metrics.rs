@@ -53,6 +53,9 @@ macro_rules! counters {
             pub free_buffers: usize,
             /// Timers that are armed.
             pub armed_timers: usize,
+            /// Futures of other threads that were refused, as too many waited for this core; see
+            /// [`Handle::spawn`](crate::Handle::spawn).
+            pub remote_refused: u64,
         }
 
         impl Counters {

@@ -2,17 +2,19 @@
 //!
 //! They put what they want into its inbox and, only if it sleeps, write to its eventfd. The list of
 //! all runtimes finds a core by the number that its wakers carry; a core that has ended is not in
-//! the list, and a wake for it does nothing.
+//! the list, and a wake for it does nothing. Each thread remembers whom it found, so that threads
+//! which wake different cores touch nothing in common.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::{fmt, io};
 
-use crossbeam::queue::{ArrayQueue, SegQueue};
+use crossbeam::queue::ArrayQueue;
 
 use crate::doze::Doze;
 use crate::error::Error;
@@ -21,6 +23,8 @@ use crate::task::waker::TaskId;
 
 /// So many wakes can wait. If there are more, all tasks are woken, which is always allowed.
 const WAKES: usize = 1024;
+/// So many jobs of other threads can wait. If there are more, they are refused.
+const JOBS: usize = 4096;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -29,9 +33,13 @@ pub(crate) struct Remote {
     doze: Doze,
     wakes: ArrayQueue<TaskId>,
     wake_all: AtomicBool,
-    jobs: SegQueue<Job>,
+    jobs: ArrayQueue<Job>,
+    /// How many jobs were refused, as too many waited.
+    refused: AtomicU64,
     /// No more jobs are taken.
     closed: AtomicBool,
+    /// It is in the list of all runtimes no more, and its number may be another's.
+    unlisted: AtomicBool,
     event: OwnedFd,
 }
 
@@ -47,8 +55,10 @@ impl Remote {
             doze: Doze::new(),
             wakes: ArrayQueue::new(WAKES),
             wake_all: AtomicBool::new(false),
-            jobs: SegQueue::new(),
+            jobs: ArrayQueue::new(JOBS),
+            refused: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            unlisted: AtomicBool::new(false),
             // SAFETY: the descriptor was just made, and nobody else has it.
             event: unsafe { OwnedFd::from_raw_fd(event) },
         })
@@ -66,9 +76,19 @@ impl Remote {
         self.rouse();
     }
 
-    fn push(&self, job: Job) {
-        self.jobs.push(job);
+    /// Gives the job back if too many wait.
+    fn push(&self, job: Job) -> Result<(), Job> {
+        let pushed = self.jobs.push(job);
+        if pushed.is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
         self.rouse();
+        pushed
+    }
+
+    /// How many jobs were refused so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Ends the core's sleep. What it is to find was stored before.
@@ -102,6 +122,11 @@ impl Remote {
         self.wake_all.load(Ordering::Relaxed) && self.wake_all.swap(false, Ordering::AcqRel)
     }
 
+    /// How many wakes and how many jobs there are.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.wakes.len(), self.jobs.len())
+    }
+
     pub(crate) fn next_job(&self) -> Option<Job> {
         self.jobs.pop()
     }
@@ -118,12 +143,41 @@ impl Remote {
 /// All runtimes of the process, each at the place that is its number.
 static RUNTIMES: RwLock<Vec<Option<Arc<Remote>>>> = RwLock::new(Vec::new());
 
+thread_local! {
+    /// Those of [`RUNTIMES`] that this thread has woken. It keeps none of them alive.
+    static KNOWN: RefCell<Vec<Weak<Remote>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Wakes a task from a thread that is not its own.
 pub(crate) fn wake(id: TaskId) {
-    let runtimes = RUNTIMES.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Some(remote)) = runtimes.get(usize::from(id.runtime)) {
+    // Not while the thread is ending, when what it knew is gone.
+    let known = KNOWN.try_with(|known| find_known(&mut known.borrow_mut(), id.runtime));
+    if let Some(remote) = known.unwrap_or_else(|_| find(id.runtime)) {
         remote.wake(id);
     }
+}
+
+/// One that is listed no more is looked up anew, as another may have its number. That is seen here
+/// in time: whoever made the waker of another's task knew that the number was free, and handed the
+/// waker on to this thread.
+fn find_known(known: &mut Vec<Weak<Remote>>, number: u16) -> Option<Arc<Remote>> {
+    let place = usize::from(number);
+    if let Some(remote) = known.get(place).and_then(Weak::upgrade)
+        && !remote.unlisted.load(Ordering::Acquire)
+    {
+        return Some(remote);
+    }
+    let remote = find(number)?;
+    if known.len() <= place {
+        known.resize_with(place + 1, Weak::new);
+    }
+    known[place] = Arc::downgrade(&remote);
+    Some(remote)
+}
+
+fn find(number: u16) -> Option<Arc<Remote>> {
+    let runtimes = RUNTIMES.read().unwrap_or_else(PoisonError::into_inner);
+    runtimes.get(usize::from(number))?.clone()
 }
 
 /// A place in the list of all runtimes, kept until dropped.
@@ -152,7 +206,9 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut runtimes = RUNTIMES.write().unwrap_or_else(PoisonError::into_inner);
-        runtimes[usize::from(self.0)] = None;
+        if let Some(remote) = runtimes[usize::from(self.0)].take() {
+            remote.unlisted.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -185,6 +241,10 @@ impl Handle {
 
     /// Runs a future on the runtime. It is made there, by the closure, and need not be Send; its
     /// output comes back. Dropping the [`RemoteHandle`] detaches the task.
+    ///
+    /// The runtime takes what has come in once a turn. If 4096 futures wait for that already it is
+    /// swamped, or stuck: this one is refused, which the handle tells ([`Lost::Refused`]) and
+    /// [`Metrics::remote_refused`](crate::Metrics::remote_refused) counts.
     pub fn spawn<C, F>(&self, make: C) -> RemoteHandle<F::Output>
     where
         C: FnOnce() -> F + Send + 'static,
@@ -203,9 +263,15 @@ impl Handle {
         if self.is_closed() {
             return handle;
         }
-        self.remote.push(Box::new(move || {
+        let shared = promise.0.clone();
+        let job = Box::new(move || {
             drop(crate::spawn_at(stage, async move { promise.keep(make().await) }));
-        }));
+        });
+        if let Err(job) = self.remote.push(job) {
+            shared.settle(Outcome::Refused);
+            drop(job);
+            return handle;
+        }
         if self.is_closed() {
             // It closed meanwhile, and may have emptied its inbox before the job was in it.
             self.remote.close();
@@ -225,15 +291,25 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// The runtime ended, or the task panicked, before there was an output.
+/// Why there is no output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the task ended without an output: it panicked, or its runtime ended")]
-pub struct Lost;
+pub enum Lost {
+    /// The runtime ended, or the task panicked, before there was one.
+    #[error("the task ended without an output: it panicked, or its runtime ended")]
+    Ended,
+    /// The task never began: the runtime was not keeping up with what other threads ask of it.
+    #[error(
+        "the task was refused, as 4096 others wait for that runtime already: await some of their \
+         handles before spawning more"
+    )]
+    Refused,
+}
 
 enum Outcome<T> {
     Open(Option<Waker>),
     Kept(T),
     Broken,
+    Refused,
     Taken,
 }
 
@@ -292,7 +368,7 @@ impl<T> RemoteHandle<T> {
     ///
     /// # Errors
     ///
-    /// [`Lost`] if there will be none.
+    /// [`Lost`] says why there will be none.
     pub fn wait(self) -> Result<T, Lost> {
         let mut outcome = self.0.lock();
         while let Outcome::Open(_) = *outcome {
@@ -305,7 +381,8 @@ impl<T> RemoteHandle<T> {
 fn take<T>(outcome: &mut Outcome<T>) -> Result<T, Lost> {
     match std::mem::replace(outcome, Outcome::Taken) {
         Outcome::Kept(output) => Ok(output),
-        _ => Err(Lost),
+        Outcome::Refused => Err(Lost::Refused),
+        _ => Err(Lost::Ended),
     }
 }
 
@@ -329,5 +406,53 @@ impl<T> Future for RemoteHandle<T> {
 impl<T> fmt::Debug for RemoteHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteHandle").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_woken_a_core_needs_no_lock_to_do_so_again() {
+        let remote = Arc::new(Remote::new().unwrap());
+        let registration = Registration::new(remote.clone()).unwrap();
+        let id = TaskId { runtime: registration.number(), generation: 0, index: 7 };
+        let (go, wait) = mpsc::channel::<()>();
+        let (done, told) = mpsc::channel();
+        let waker = std::thread::spawn(move || {
+            loop {
+                wake(id);
+                done.send(()).unwrap();
+                if wait.recv().is_err() {
+                    return;
+                }
+            }
+        });
+        told.recv().unwrap();
+        let locked = RUNTIMES.write().unwrap_or_else(PoisonError::into_inner);
+        go.send(()).unwrap();
+        let woken = told.recv_timeout(Duration::from_secs(10));
+        drop(locked);
+        woken.expect("it waits for a lock that all threads share");
+        drop(go);
+        waker.join().unwrap();
+        assert_eq!(remote.waiting().0, 2);
+    }
+
+    #[test]
+    fn a_number_that_is_given_again_names_the_new_one() {
+        let first = Arc::new(Remote::new().unwrap());
+        let mut known = Vec::new();
+        let registration = Registration::new(first.clone()).unwrap();
+        let number = registration.number();
+        assert!(Arc::ptr_eq(&find_known(&mut known, number).unwrap(), &first));
+        drop(registration);
+        // Whoever has the number now, if anybody, it is not the first, which lives still.
+        let found = find_known(&mut known, number);
+        assert!(found.is_none_or(|found| !Arc::ptr_eq(&found, &first)));
     }
 }

@@ -311,7 +311,9 @@ mod loom_tests {
         }
 
         fn try_use(&self) -> bool {
-            self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)).is_ok()
+            self.free
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1))
+                .is_ok()
         }
 
         fn poll_use(&self, place: &mut Place, context: &Context<'_>) -> Poll<()> {

@@ -4,11 +4,11 @@ mod common;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bowline_runtime::channel::{Closed, TrySendError, bounded};
-use bowline_runtime::{Runtime, spawn, yield_now};
+use bowline_runtime::{Lost, Runtime, spawn, yield_now};
 use common::{rounds, run};
 
 #[test]
@@ -207,4 +207,49 @@ fn a_send_that_gives_up_after_it_was_woken_wakes_the_next() {
         assert_eq!(receiver.receive().await, Some(3));
         waiting.await.unwrap().unwrap();
     });
+}
+
+#[test]
+fn what_other_threads_ask_has_a_bound_and_who_meets_it_is_told() {
+    let runtime = Runtime::builder().build().unwrap();
+    let handle = runtime.handle();
+    // The runtime does not turn yet, so that all of it waits.
+    let mut asked: Vec<_> =
+        (0..4098).map(|number| handle.spawn(move || async move { number })).collect();
+    let refused = asked.split_off(4096);
+    assert_eq!(refused.len(), 2);
+    for refused in refused {
+        assert_eq!(refused.wait(), Err(Lost::Refused));
+    }
+    common::run_on(&runtime, async {
+        for (number, asked) in asked.into_iter().enumerate() {
+            assert_eq!(asked.await, Ok(number));
+        }
+        assert_eq!(bowline_runtime::metrics().remote_refused, 2);
+        assert_eq!(handle.spawn(|| async { 1 }).await, Ok(1), "there is room again");
+    });
+}
+
+#[test]
+fn threads_that_ask_without_end_do_not_hold_up_a_core() {
+    let runtime = Runtime::builder().build().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flooding: Vec<_> = (0..3)
+        .map(|_| {
+            let (handle, stop) = (runtime.handle(), stop.clone());
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    drop(handle.spawn(|| async {}));
+                }
+            })
+        })
+        .collect();
+    common::run_on(&runtime, async {
+        for _ in 0..200 {
+            yield_now().await;
+            bowline_runtime::sleep(std::time::Duration::from_micros(1)).await;
+        }
+    });
+    stop.store(true, Ordering::Relaxed);
+    flooding.into_iter().for_each(|thread| thread.join().unwrap());
 }

@@ -120,7 +120,7 @@ impl Remote {
                 }
                 Ok::<(), ConnectError>(())
             });
-            connected.await.map_err(|Lost| ConnectError::NoCore)??;
+            connected.await.map_err(|_| ConnectError::NoCore)??;
         }
         if inner.cores.is_empty() {
             return Err(ConnectError::NoCore);
@@ -148,12 +148,12 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// [`Lost`] if a core has ended.
+    /// [`Lost`] if a core has ended, or is swamped.
     pub async fn counters(&self) -> Result<Vec<Counters>, Lost> {
         let mut all = Vec::new();
         for &(ref core, name) in &self.inner.cores {
             let counters = core.spawn(move || async move { find(name).map(|c| c.counters()) });
-            all.push(counters.await?.ok_or(Lost)?);
+            all.push(counters.await?.ok_or(Lost::Ended)?);
         }
         Ok(all)
     }
@@ -294,7 +294,7 @@ impl Future for RemoteCalling {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
         let answer = Pin::new(&mut self.answer).poll(context);
         self.done = answer.is_ready();
-        answer.map(|answer| answer.unwrap_or_else(|Lost| Err(closed())))
+        answer.map(|answer| answer.unwrap_or_else(|lost| Err(never_answered(lost))))
     }
 }
 
@@ -311,7 +311,15 @@ impl Drop for RemoteCalling {
 }
 
 fn closed() -> RemoteFailure {
-    let error = Error::new(ErrorKind::Closed, Executed::Unknown);
+    never_answered(Lost::Ended)
+}
+
+fn never_answered(lost: Lost) -> RemoteFailure {
+    let error = match lost {
+        Lost::Ended => Error::new(ErrorKind::Closed, Executed::Unknown),
+        // The core was swamped, and has not even heard of the call.
+        Lost::Refused => Error::new(ErrorKind::TooManyCalls, Executed::No),
+    };
     RemoteFailure { error, payload: Vec::new(), outcome: None }
 }
 
