@@ -15,6 +15,11 @@ impl Counter {
     }
 
     #[inline]
+    pub(crate) fn raise_to(&self, value: u64) {
+        self.0.set(self.0.get().max(value));
+    }
+
+    #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.get()
     }
@@ -84,6 +89,11 @@ counters! {
     completions,
     /// Times that the completion queue was found overflown. Nothing is lost by it but time.
     overflows,
+    /// Times that completions were put aside before a batch of requests, as the completion queue had
+    /// no room for those of the batch.
+    reaped_early,
+    /// The most requests that ever waited at once for a place in the submission queue.
+    longest_backlog,
     /// Times that a connection found no receive buffer free, and was parked until one was.
     parks,
     /// Times that a connection was paused because its reader lagged.

@@ -179,7 +179,7 @@ impl Builder {
     fn driver(&self, entries: u32, completions: u32) -> Result<Driver, Error> {
         #[cfg(feature = "simulated-driver")]
         if let Some((seed, faults)) = self.simulated {
-            return Ok(Driver::Sim(Box::new(Sim::new(seed, faults))));
+            return Ok(Driver::Sim(Box::new(Sim::new(seed, faults, completions))));
         }
         Ok(Driver::Ring(Ring::new(entries, completions)?))
     }

@@ -341,18 +341,16 @@ mod loom_tests {
     fn each_room_serves_one_who_waits() {
         loom::model(|| {
             let rooms = Rooms::new();
-            let freeing: Vec<_> = (0..2)
-                .map(|_| {
-                    let rooms = rooms.clone();
-                    thread::spawn(move || rooms.free())
-                })
-                .collect();
+            let freeing = thread::spawn({
+                let rooms = rooms.clone();
+                move || (0..2).for_each(|_| rooms.free())
+            });
             for _ in 0..2 {
                 let mut place = Place::default();
                 block_on(poll_fn(|context| rooms.poll_use(&mut place, context)));
                 rooms.leave(&mut place);
             }
-            freeing.into_iter().for_each(|thread| thread.join().unwrap());
+            freeing.join().unwrap();
         });
     }
 
@@ -363,20 +361,17 @@ mod loom_tests {
             // The first in line, which will never use what it is woken for.
             let mut first = Place::default();
             rooms.waiters.wait(&mut first, Waker::noop());
-            let threads = [
-                thread::spawn({
-                    let rooms = rooms.clone();
-                    move || rooms.free()
-                }),
-                thread::spawn({
-                    let rooms = rooms.clone();
-                    move || rooms.leave(&mut first)
-                }),
-            ];
+            let changing = thread::spawn({
+                let rooms = rooms.clone();
+                move || {
+                    rooms.free();
+                    rooms.leave(&mut first);
+                }
+            });
             let mut place = Place::default();
             block_on(poll_fn(|context| rooms.poll_use(&mut place, context)));
             rooms.leave(&mut place);
-            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            changing.join().unwrap();
         });
     }
 }

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -12,15 +13,19 @@ use std::time::Duration;
 use bowline_runtime::fs::{File, OpenOptions};
 use bowline_runtime::net::{TcpListener, TcpStream};
 use bowline_runtime::{
-    Faults, Runtime, Stage, buffer, metrics, spawn, spawn_at, timeout, yield_now,
+    Builder, Faults, Runtime, Stage, buffer, metrics, spawn, spawn_at, timeout, yield_now,
 };
 use common::{LONG, listen, pattern, rounds, run_on};
 
 /// Runs a future on a simulated driver, once for each seed, and checks that nothing is left.
 fn simulate<F: Future<Output = ()>>(faults: Faults, make: impl Fn(u64) -> F) {
+    simulate_on(&Runtime::builder().buffers(4, 512), faults, make);
+}
+
+fn simulate_on<F: Future<Output = ()>>(builder: &Builder, faults: Faults, make: impl Fn(u64) -> F) {
     let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + rounds(100) as u64 {
-        let runtime = Runtime::builder().buffers(4, 512).simulate(seed, faults).build().unwrap();
+        let runtime = builder.clone().simulate(seed, faults).build().unwrap();
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             run_on(&runtime, make(seed));
         }));
@@ -78,6 +83,22 @@ fn every_byte_comes_back_whatever_the_driver_does() {
             assert_eq!(peer.await.unwrap().unwrap(), number);
         }
     });
+}
+
+#[test]
+fn a_completion_queue_that_overflows_all_the_time_loses_nothing() {
+    let builder = Runtime::builder().buffers(4, 512).entries(2).completions(2);
+    let overflows = Cell::new(0);
+    simulate_on(&builder, Faults { delay: 100, ..Faults::default() }, async |_| {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        let peers: Vec<_> = (0..12).map(|number| spawn(ping(address, number))).collect();
+        for (number, peer) in peers.into_iter().enumerate() {
+            assert_eq!(peer.await.unwrap().unwrap(), number);
+        }
+        overflows.set(overflows.get() + metrics().overflows);
+    });
+    assert!(overflows.get() > 0, "the queue had room for all");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The kernel's side: one io_uring, made and used by one thread.
 //!
 //! Requests are queued and handed over in batches, by [`Ring::submit`] or [`Ring::wait`]. One that
-//! finds the submission queue full waits in a backlog, so that none is ever refused or lost.
+//! finds the submission queue full waits in a backlog, so that none is ever refused or lost. Many
+//! complete as they are handed over: so before each batch there is made room in the completion
+//! queue for all of it, and completions for which nobody has come wait here. What overflows the
+//! queue all the same, for it completes later, the kernel keeps in memory of its own.
 //!
 //! With DEFER_TASKRUN the kernel does a completion's work only when it is asked to, by an enter
 //! with GETEVENTS; the ring's TASKRUN flag says that there is some. The same enter brings back what
@@ -51,6 +54,8 @@ pub(crate) struct Ring {
     backlog: VecDeque<squeue::Entry>,
     /// Requests whose last completion was not seen yet, those in the queues included.
     in_flight: usize,
+    /// What was taken out of the completion queue to make room.
+    reaped: Vec<Completion>,
 }
 
 impl Ring {
@@ -82,6 +87,7 @@ impl Ring {
             features: Features::default(),
             backlog: VecDeque::with_capacity(64),
             in_flight: 0,
+            reaped: Vec::new(),
         };
         let parameters = shared.params();
         ring.features = Features {
@@ -174,7 +180,7 @@ impl Ring {
 
     /// Whether the kernel has something that [`Ring::completions`] would bring.
     pub(crate) fn has_completions(&mut self) -> bool {
-        !self.completion().is_empty() || self.has_deferred()
+        !self.reaped.is_empty() || !self.completion().is_empty() || self.has_deferred()
     }
 
     /// Whether an enter with GETEVENTS would bring completions.
@@ -189,8 +195,10 @@ impl Ring {
     ///
     /// As for [`Ring::enter`]; so for the other two.
     pub(crate) fn submit(&mut self, counters: &Counters) -> io::Result<()> {
+        counters.longest_backlog.raise_to(self.backlog.len() as u64);
         while self.is_unsubmitted() {
             self.fill();
+            self.make_room(counters);
             if !self.enter(counters, 0, None)? {
                 break;
             }
@@ -210,6 +218,7 @@ impl Ring {
         if !self.backlog.is_empty() {
             self.submit(counters)?;
         }
+        self.make_room(counters);
         let until = deadline.filter(|&deadline| deadline != Instant::FAR_FUTURE).map(|deadline| {
             let nanos = match self.features.absolute_wait {
                 true => deadline.as_nanos(),
@@ -218,7 +227,8 @@ impl Ring {
             types::Timespec::new().sec(nanos / 1_000_000_000).nsec((nanos % 1_000_000_000) as u32)
         });
         counters.waits.add(1);
-        self.enter(counters, 1, until.as_ref()).map(drop)
+        let want = usize::from(self.reaped.is_empty());
+        self.enter(counters, want, until.as_ref()).map(drop)
     }
 
     /// Moves all completions that there are to `into`; first has the kernel make those it put off.
@@ -231,22 +241,39 @@ impl Ring {
             if self.submission().cq_overflow() {
                 counters.overflows.add(1);
             }
+            self.reap();
             self.enter(counters, 0, None)?;
         }
-        let mut finished = 0;
-        for entry in self.completion() {
+        self.reap();
+        self.in_flight -= self.reaped.iter().filter(|completion| !completion.more).count();
+        into.append(&mut self.reaped);
+        Ok(())
+    }
+
+    /// Empties the completion queue.
+    fn reap(&mut self) {
+        // SAFETY: as in `submission`; what was reaped is another field.
+        let queue = unsafe { self.uring.as_ref().completion_shared() };
+        self.reaped.extend(queue.map(|entry| {
             let flags = entry.flags();
-            let more = cqueue::more(flags);
-            finished += usize::from(!more);
-            into.push(Completion {
+            Completion {
                 token: Token::from_user_data(entry.user_data()),
                 result: entry.result(),
                 buffer: cqueue::buffer_select(flags),
-                more,
-            });
+                more: cqueue::more(flags),
+            }
+        }));
+    }
+
+    /// Has the completion queue take a completion of each request that is about to be handed over.
+    fn make_room(&mut self, counters: &Counters) {
+        let batch = self.submission().len();
+        let queue = self.completion();
+        if queue.capacity() - queue.len() < batch {
+            drop(queue);
+            counters.reaped_early.add(1);
+            self.reap();
         }
-        self.in_flight -= finished;
-        Ok(())
     }
 
     /// Moves what fits from the backlog to the submission queue.

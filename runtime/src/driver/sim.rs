@@ -2,7 +2,8 @@
 //!
 //! Connections are queues of bytes; files are real ones, read and written by plain system calls. A
 //! request completes late, in any order and in small batches; sends and reads are short; multishot
-//! requests end early; buffers are missing; a cancellation meets a request that completes all the
+//! requests end early, even with what they bring; the completion queue overflows; not all that is
+//! submitted is taken; buffers are missing; a cancellation meets a request that completes all the
 //! same; connections are reset. Every choice comes from a seed. As memory is written when a request
 //! completes, and not before, a sanitizer sees whoever freed it too early.
 //!
@@ -19,6 +20,7 @@ use io_uring::types::BufRingEntry;
 use socket2::{SockAddr, SockRef, Socket};
 
 use super::{Completion, Request, Token, Transfer};
+use crate::metrics::Counters;
 
 /// How likely each evil is, in parts of 1000, whenever it could happen.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,8 @@ pub struct Faults {
     pub reset: u16,
     /// A cancellation comes too late: the request completes, if it can.
     pub cancel_late: u16,
+    /// Of what is submitted only a part is taken, and the rest stays queued.
+    pub submit_short: u16,
 }
 
 impl Default for Faults {
@@ -50,6 +54,7 @@ impl Default for Faults {
             again: 100,
             reset: 0,
             cancel_late: 500,
+            submit_short: 200,
         }
     }
 }
@@ -86,9 +91,12 @@ struct Buffers {
 pub(crate) struct Sim {
     random: u64,
     faults: Faults,
-    queued: Vec<(Request, Token)>,
+    queued: VecDeque<(Request, Token)>,
     running: Vec<Running>,
+    /// The completion queue: at most `room` of them, and the rest as the kernel keeps it.
     posted: VecDeque<Completion>,
+    overflown: VecDeque<Completion>,
+    room: usize,
     endpoints: HashMap<RawFd, Endpoint>,
     /// Connections that wait to be accepted, by listener.
     waiting: HashMap<RawFd, VecDeque<RawFd>>,
@@ -117,13 +125,16 @@ fn outcome(result: isize) -> i32 {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64, faults: Faults) -> Sim {
+    /// With a completion queue of so many places.
+    pub(crate) fn new(seed: u64, faults: Faults, completions: u32) -> Sim {
         Sim {
             random: seed,
             faults,
-            queued: Vec::new(),
+            queued: VecDeque::new(),
             running: Vec::new(),
             posted: VecDeque::new(),
+            overflown: VecDeque::new(),
+            room: completions as usize,
             endpoints: HashMap::new(),
             waiting: HashMap::new(),
             buffers: None,
@@ -160,7 +171,7 @@ impl Sim {
 
     pub(crate) fn push(&mut self, request: Request, token: Token) {
         self.in_flight += 1;
-        self.queued.push((request, token));
+        self.queued.push_back((request, token));
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -168,11 +179,16 @@ impl Sim {
     }
 
     pub(crate) fn has_completions(&self) -> bool {
-        !self.posted.is_empty()
+        !self.posted.is_empty() || !self.overflown.is_empty()
     }
 
     pub(crate) fn submit(&mut self) {
-        for (request, token) in std::mem::take(&mut self.queued) {
+        let most = match self.chance(self.faults.submit_short) {
+            true => self.below(self.queued.len() as u64) as usize,
+            false => self.queued.len(),
+        };
+        for _ in 0..most {
+            let Some((request, token)) = self.queued.pop_front() else { return };
             match request {
                 Request::Cancel { token: victim } => {
                     let found = self.running.iter().position(|running| running.token == victim);
@@ -196,10 +212,23 @@ impl Sim {
     }
 
     fn post(&mut self, token: Token, result: i32, buffer: Option<u16>, more: bool) {
-        self.posted.push_back(Completion { token, result, buffer, more });
+        let queue = match self.has_room() {
+            true => &mut self.posted,
+            false => &mut self.overflown,
+        };
+        queue.push_back(Completion { token, result, buffer, more });
     }
 
-    pub(crate) fn completions(&mut self, into: &mut Vec<Completion>) {
+    /// What overflows keeps its order: once there is some, all goes there until it is fetched.
+    fn has_room(&self) -> bool {
+        self.overflown.is_empty() && self.posted.len() < self.room
+    }
+
+    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
+        if !self.overflown.is_empty() {
+            counters.overflows.add(1);
+            self.posted.append(&mut self.overflown);
+        }
         self.step();
         let most = self.below(BATCH) as usize + 1;
         for completion in self.posted.drain(..most.min(self.posted.len())) {
@@ -211,8 +240,12 @@ impl Sim {
     /// Waits for a completion, until the deadline.
     pub(crate) fn wait(&mut self, clock: &mut dyn FnMut() -> Instant, deadline: Option<Instant>) {
         self.submit();
-        while self.posted.is_empty() {
-            if self.step() || !self.posted.is_empty() {
+        while !self.has_completions() {
+            if self.step() || self.has_completions() {
+                continue;
+            }
+            if !self.queued.is_empty() {
+                self.submit();
                 continue;
             }
             // Nothing can go on but what waits for other threads, or for time.
@@ -265,6 +298,8 @@ impl Sim {
                 Step::Blocked => at += 1,
                 Step::Done { result, buffer, more } => {
                     any = true;
+                    // As in the kernel: a completion that overflows is its request's last.
+                    let more = more && self.has_room();
                     self.post(token, result, buffer, more);
                     match more {
                         true => at += 1,

@@ -84,7 +84,7 @@ impl Driver {
     #[inline]
     pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
         either!(self, driver => driver.completions(counters, into).unwrap_or_else(broken),
-            driver.completions(into));
+            driver.completions(counters, into));
     }
 
     /// Cancels everything and waits, but not for ever, until nothing is in flight. It doesn't panic,
@@ -103,7 +103,7 @@ impl Driver {
                 driver => driver.submit(counters).and_then(|()| driver.completions(counters, into)),
                 {
                     driver.submit();
-                    driver.completions(into);
+                    driver.completions(counters, into);
                     Ok(())
                 }
             );
