@@ -17,6 +17,10 @@ use std::fmt;
 
 use bowline_time::Instant;
 
+#[cfg(feature = "simulated-driver")]
+use crate::driver::sim::World;
+use crate::driver::switch::Driver;
+
 /// What a runtime's clock reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
@@ -67,10 +71,23 @@ pub(crate) struct Clock {
     /// Set once the counter was caught straying.
     strayed: Cell<bool>,
     latest: Cell<u64>,
+    /// The clock of a simulated world, and whose it is there: it is read in place of all others.
+    #[cfg(feature = "simulated-driver")]
+    simulated: Option<(std::sync::Arc<World>, usize)>,
 }
 
 impl Clock {
-    pub(crate) fn new() -> Clock {
+    /// The clock that a core with this driver is to use.
+    pub(crate) fn of(driver: &Driver) -> Clock {
+        #[cfg(feature = "simulated-driver")]
+        if let Driver::Sim(sim) = driver {
+            return Clock { simulated: sim.clock(), ..Clock::new() };
+        }
+        let _ = driver;
+        Clock::new()
+    }
+
+    fn new() -> Clock {
         // Creating a quanta::Clock calibrates it, once in a process, within some milliseconds.
         let counter = kernel_trusts_counter().then(quanta::Clock::new);
         let anchor = counter.as_ref().map_or(Anchor::new(0, 0, 0), |counter| {
@@ -82,6 +99,8 @@ impl Clock {
             anchor: Cell::new(anchor),
             strayed: Cell::new(false),
             latest: Cell::new(0),
+            #[cfg(feature = "simulated-driver")]
+            simulated: None,
         }
     }
 
@@ -95,6 +114,10 @@ impl Clock {
 
     /// The time now. Never before what it said last.
     pub(crate) fn now(&self) -> Instant {
+        #[cfg(feature = "simulated-driver")]
+        if let Some((world, core)) = &self.simulated {
+            return world.clock(*core);
+        }
         let nanos = match self.trusted_counter() {
             Some(counter) => {
                 let ticks = counter.raw();

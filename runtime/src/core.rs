@@ -89,7 +89,7 @@ impl Core {
         remote: Arc<Remote>,
         registration: Registration,
     ) -> Rc<Core> {
-        let clock = Clock::new();
+        let clock = Clock::of(&driver);
         let core = Rc::new(Core {
             driver: RefCell::new(driver),
             buffers,

@@ -75,7 +75,7 @@ mod waiters;
 pub use bowline_time::{Duration, Instant};
 pub use cores::Cores;
 #[cfg(feature = "simulated-driver")]
-pub use driver::sim::Faults;
+pub use driver::sim::{Faults, Lane, Simulation, Traffic};
 pub use error::{Error, OLDEST_KERNEL};
 pub use histogram::Histogram;
 pub use metrics::{Metrics, metrics};

@@ -16,7 +16,7 @@ use crate::core::{Core, Entered, Settings, is_entered};
 use crate::driver::provided::{MOST_BUFFERS, ProvidedBuffers};
 use crate::driver::ring::{Features, Ring};
 #[cfg(feature = "simulated-driver")]
-use crate::driver::sim::{Faults, Sim};
+use crate::driver::sim::{Faults, Sim, Simulation};
 use crate::driver::switch::Driver;
 use crate::error::Error;
 use crate::metrics::Metrics;
@@ -38,7 +38,17 @@ pub struct Builder {
     patience: Duration,
     settings: Settings,
     #[cfg(feature = "simulated-driver")]
-    simulated: Option<(u64, Faults)>,
+    simulated: Option<Simulated>,
+}
+
+/// Which simulation takes the place of io_uring.
+#[cfg(feature = "simulated-driver")]
+#[derive(Clone, Debug)]
+enum Simulated {
+    /// One of its own, by a seed.
+    Alone(u64, Faults),
+    /// One that others take part in.
+    With(Simulation),
 }
 
 impl Builder {
@@ -172,14 +182,29 @@ impl Builder {
     #[cfg(feature = "simulated-driver")]
     #[must_use]
     pub fn simulate(mut self, seed: u64, faults: Faults) -> Builder {
-        self.simulated = Some((seed, faults));
+        self.simulated = Some(Simulated::Alone(seed, faults));
+        self
+    }
+
+    /// Uses no io_uring, but has the runtime take part in a simulation, under its clock and on its
+    /// network, with all others that do. For tests.
+    #[cfg(feature = "simulated-driver")]
+    #[must_use]
+    pub fn simulate_in(mut self, simulation: &Simulation) -> Builder {
+        self.simulated = Some(Simulated::With(simulation.clone()));
         self
     }
 
     fn driver(&self, entries: u32, completions: u32) -> Result<Driver, Error> {
         #[cfg(feature = "simulated-driver")]
-        if let Some((seed, faults)) = self.simulated {
-            return Ok(Driver::Sim(Box::new(Sim::new(seed, faults, completions))));
+        match &self.simulated {
+            Some(Simulated::Alone(seed, faults)) => {
+                return Ok(Driver::Sim(Box::new(Sim::alone(*seed, *faults, completions))));
+            }
+            Some(Simulated::With(simulation)) => {
+                return Ok(Driver::Sim(Box::new(Sim::new(simulation.world(), completions))));
+            }
+            None => {}
         }
         Ok(Driver::Ring(Ring::new(entries, completions)?))
     }

@@ -75,6 +75,7 @@ impl Client {
         if core.seed == 0 {
             core.seed = id;
         }
+        let seed = core.seed;
         let mut calls = Calls::new(ClientId(id), core)?;
         add_replicas(&mut calls, &config.replicas);
         let highest = config.replicas.iter().map(|replica| replica.id.0).max().unwrap_or(0);
@@ -86,6 +87,7 @@ impl Client {
         }
         let terms = Terms {
             client: ClientId(id),
+            seed,
             link: config.link,
             dial: config.dial,
             backoff: config.backoff,

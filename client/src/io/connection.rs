@@ -23,6 +23,8 @@ use super::shell::{Answer, Line, Shell, State};
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) client: ClientId,
+    /// Seeds the waits between dials.
+    pub(super) seed: u64,
     pub(super) link: LinkConfig,
     pub(super) dial: Duration,
     pub(super) backoff: (Duration, Duration),
@@ -52,7 +54,7 @@ enum Ended {
 /// Keeps a connection to the replica for as long as the task lives.
 pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
     let (first, max) = terms.backoff;
-    let mut backoff = Backoff::new(first, max, terms.client.0 ^ u64::from(replica.id.0));
+    let mut backoff = Backoff::new(first, max, terms.seed ^ u64::from(replica.id.0));
     loop {
         let ended = match TcpStream::connect(replica.address, terms.dial).await {
             Ok(stream) => {

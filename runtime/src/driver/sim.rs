@@ -10,17 +10,26 @@
 //! Descriptors are real, so that the layers above own and close them as ever, but sockets are never
 //! connected: only their numbers count here.
 
-use std::collections::{HashMap, VecDeque};
+mod network;
+mod world;
+
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use bowline_time::Instant;
 use io_uring::types::BufRingEntry;
 use socket2::{SockAddr, SockRef, Socket};
 
-use super::{Completion, Request, Token, Transfer};
+use self::world::{State, Wish, readable};
+use super::{Completion, Kind, Request, Token, Transfer};
 use crate::metrics::Counters;
+
+pub use self::network::{Lane, Traffic};
+pub use self::world::Simulation;
+pub(crate) use self::world::World;
 
 /// How likely each evil is, in parts of 1000, whenever it could happen.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +50,14 @@ pub struct Faults {
     pub cancel_late: u16,
     /// Of what is submitted only a part is taken, and the rest stays queued.
     pub submit_short: u16,
+    /// A connection holds so many bytes on their way, or one piece more, before sends have to wait.
+    pub window: usize,
+    /// At most so many nanoseconds pass while a core of a [`Simulation`] runs.
+    pub pace: u32,
 }
 
 impl Default for Faults {
-    /// All of them often, but no resets.
+    /// All of them often, but no resets; 256 KiB under way, and 5 µs a turn.
     fn default() -> Self {
         Faults {
             delay: 500,
@@ -55,29 +68,59 @@ impl Default for Faults {
             reset: 0,
             cancel_late: 500,
             submit_short: 200,
+            window: 256 << 10,
+            pace: 5_000,
         }
     }
 }
 
-/// A connection holds so many bytes on their way before sends have to wait.
-const WINDOW: usize = 256 << 10;
 /// At most so many completions come out at once.
 const BATCH: u64 = 8;
+/// A core that has not slept after so many looks for completions is held to be busy.
+const LOOKS_WITHOUT_SLEEP: u32 = 16;
+
+/// Chance (SplitMix64).
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    fn chance(&mut self, parts: u16) -> bool {
+        self.below(1000) < u64::from(parts)
+    }
+}
+
+impl State {
+    fn chance(&mut self, of: impl FnOnce(&Faults) -> u16) -> bool {
+        self.random.chance(of(&self.faults))
+    }
+
+    /// How much of a length moves.
+    fn part(&mut self, length: usize) -> usize {
+        match self.chance(|faults| faults.short) {
+            true => self.random.below(length as u64) as usize + usize::from(length > 0),
+            false => length,
+        }
+        .min(length)
+    }
+}
 
 struct Running {
     request: Request,
     token: Token,
     cancelled: bool,
-}
-
-/// One side of a connection.
-#[derive(Default)]
-struct Endpoint {
-    peer: Option<RawFd>,
-    incoming: VecDeque<u8>,
-    /// The peer sends no more.
-    ended: bool,
-    reset: bool,
 }
 
 /// The ring of provided buffers, as the kernel sees it.
@@ -89,31 +132,30 @@ struct Buffers {
 }
 
 pub(crate) struct Sim {
-    random: u64,
-    faults: Faults,
+    world: Arc<World>,
+    /// This core's number in the world.
+    core: usize,
+    /// Looks for completions before the first sleep; None after it.
+    looks: Option<u32>,
     queued: VecDeque<(Request, Token)>,
     running: Vec<Running>,
     /// The completion queue: at most `room` of them, and the rest as the kernel keeps it.
     posted: VecDeque<Completion>,
     overflown: VecDeque<Completion>,
     room: usize,
-    endpoints: HashMap<RawFd, Endpoint>,
-    /// Connections that wait to be accepted, by listener.
-    waiting: HashMap<RawFd, VecDeque<RawFd>>,
     buffers: Option<Buffers>,
     in_flight: usize,
 }
 
-/// What became of a request that was tried.
-enum Step {
-    /// It can't go on now.
-    Blocked,
-    /// It completed, for the last time or not.
-    Done { result: i32, buffer: Option<u16>, more: bool },
+/// What became of a request: it completed, for the last time or not.
+struct Step {
+    result: i32,
+    buffer: Option<u16>,
+    more: bool,
 }
 
 fn last(result: i32) -> Step {
-    Step::Done { result, buffer: None, more: false }
+    Step { result, buffer: None, more: false }
 }
 
 /// What a system call returned, as a completion says it.
@@ -125,43 +167,30 @@ fn outcome(result: isize) -> i32 {
 }
 
 impl Sim {
-    /// With a completion queue of so many places.
-    pub(crate) fn new(seed: u64, faults: Faults, completions: u32) -> Sim {
+    /// A core that is alone in its world, and whose clock is the real one.
+    pub(crate) fn alone(seed: u64, faults: Faults, completions: u32) -> Sim {
+        Sim::new(World::new(seed, faults, 1, false), completions)
+    }
+
+    /// A core that joins a world, with a completion queue of so many places.
+    pub(crate) fn new(world: Arc<World>, completions: u32) -> Sim {
         Sim {
-            random: seed,
-            faults,
+            core: world.join(),
+            world,
+            looks: Some(0),
             queued: VecDeque::new(),
             running: Vec::new(),
             posted: VecDeque::new(),
             overflown: VecDeque::new(),
             room: completions as usize,
-            endpoints: HashMap::new(),
-            waiting: HashMap::new(),
             buffers: None,
             in_flight: 0,
         }
     }
 
-    /// A number below `bound` (SplitMix64).
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
-    }
-
-    fn chance(&mut self, parts: u16) -> bool {
-        self.below(1000) < u64::from(parts)
-    }
-
-    /// How much of a length moves.
-    fn part(&mut self, length: usize) -> usize {
-        match self.chance(self.faults.short) {
-            true => self.below(length as u64) as usize + usize::from(length > 0),
-            false => length,
-        }
-        .min(length)
+    /// The clock that the core is to use, if it is not the real one.
+    pub(crate) fn clock(&self) -> Option<(Arc<World>, usize)> {
+        self.world.is_timeless().then(|| (self.world.clone(), self.core))
     }
 
     /// Takes the ring of provided buffers over, as registering it does.
@@ -183,9 +212,15 @@ impl Sim {
     }
 
     pub(crate) fn submit(&mut self) {
-        let most = match self.chance(self.faults.submit_short) {
-            true => self.below(self.queued.len() as u64) as usize,
-            false => self.queued.len(),
+        if self.looks.is_some() {
+            return;
+        }
+        let most = {
+            let mut world = self.world.lock();
+            match world.chance(|faults| faults.submit_short) {
+                true => world.random.below(self.queued.len() as u64) as usize,
+                false => self.queued.len(),
+            }
         };
         for _ in 0..most {
             let Some((request, token)) = self.queued.pop_front() else { return };
@@ -203,7 +238,7 @@ impl Sim {
                     self.post(token, 0, None, false);
                 }
                 Request::AcceptMany { fd } => {
-                    self.waiting.entry(fd).or_default();
+                    self.world.lock().network.listen(fd, self.core);
                     self.running.push(Running { request, token, cancelled: false });
                 }
                 request => self.running.push(Running { request, token, cancelled: false }),
@@ -225,111 +260,113 @@ impl Sim {
     }
 
     pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
+        match &mut self.looks {
+            Some(looks) if *looks < LOOKS_WITHOUT_SLEEP => {
+                *looks += 1;
+                return;
+            }
+            looks => *looks = None,
+        }
+        let world = self.world.clone();
+        let mut state = world.pause(self.core);
         if !self.overflown.is_empty() {
             counters.overflows.add(1);
             self.posted.append(&mut self.overflown);
         }
-        self.step();
-        let most = self.below(BATCH) as usize + 1;
+        self.step(&mut state);
+        let most = state.random.below(BATCH) as usize + 1;
         for completion in self.posted.drain(..most.min(self.posted.len())) {
             self.in_flight -= usize::from(!completion.more);
+            state.mix(&said_of(&completion, self.core));
             into.push(completion);
         }
     }
 
     /// Waits for a completion, until the deadline.
     pub(crate) fn wait(&mut self, clock: &mut dyn FnMut() -> Instant, deadline: Option<Instant>) {
+        let world = self.world.clone();
+        if self.looks.take().is_some() {
+            drop(world.pause(self.core));
+        }
         self.submit();
         while !self.has_completions() {
-            if self.step() || self.has_completions() {
+            let going_on = {
+                let mut state = world.pause(self.core);
+                self.step(&mut state)
+            };
+            if going_on || self.has_completions() {
                 continue;
             }
             if !self.queued.is_empty() {
                 self.submit();
                 continue;
             }
-            // Nothing can go on but what waits for other threads, or for time.
+            // Nothing can go on but what waits for others, or for time.
             let now = clock();
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return;
             }
-            let left = deadline.map_or(1000, |deadline| (deadline - now).as_millis().min(1000));
-            self.wait_for_descriptors(left as i32);
-        }
-    }
-
-    fn wait_for_descriptors(&self, milliseconds: i32) {
-        let mut waited: Vec<_> = self
-            .running
-            .iter()
-            .filter_map(|running| match running.request {
-                Request::Read(Transfer { fd, .. }) => {
-                    Some(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
-                }
-                _ => None,
-            })
-            .collect();
-        // SAFETY: the pointer and the length are those of a vector.
-        unsafe {
-            libc::poll(waited.as_mut_ptr(), waited.len() as libc::nfds_t, milliseconds);
+            let wishes = self.running.iter().filter_map(|running| wish_of(&running.request));
+            if world.is_timeless() {
+                drop(world.sleep(self.core, deadline, wishes.collect()));
+            } else {
+                let left = deadline.map_or(1000, |deadline| (deadline - now).as_millis().min(1000));
+                readable(wishes.filter_map(Wish::event), left as i32);
+            }
         }
     }
 
     /// Lets requests go on, those that the dice choose. False if none can.
-    fn step(&mut self) -> bool {
+    fn step(&mut self, world: &mut State) -> bool {
         let mut any = false;
         let mut at = 0;
         while at < self.running.len() {
-            if self.chance(self.faults.delay) {
-                any = true;
+            let Running { request, token, cancelled } = self.running[at];
+            let blocked = wish_of(&request).is_some_and(|wish| !world.grants(wish));
+            if blocked && !cancelled {
                 at += 1;
                 continue;
             }
-            let Running { request, token, cancelled } = self.running[at];
-            let step = if cancelled && !self.chance(self.faults.cancel_late) {
-                last(-libc::ECANCELED)
-            } else {
-                match self.attempt(request) {
-                    Step::Blocked if cancelled => last(-libc::ECANCELED),
-                    step => step,
-                }
+            any = true;
+            if world.chance(|faults| faults.delay) {
+                at += 1;
+                continue;
+            }
+            let in_time = cancelled && !world.chance(|faults| faults.cancel_late);
+            let Step { result, buffer, more } = match blocked || in_time {
+                true => last(-libc::ECANCELED),
+                false => self.attempt(request, world),
             };
-            match step {
-                Step::Blocked => at += 1,
-                Step::Done { result, buffer, more } => {
-                    any = true;
-                    // As in the kernel: a completion that overflows is its request's last.
-                    let more = more && self.has_room();
-                    self.post(token, result, buffer, more);
-                    match more {
-                        true => at += 1,
-                        false => drop(self.running.swap_remove(at)),
-                    }
-                }
+            // As in the kernel: a completion that overflows is its request's last.
+            let more = more && self.has_room();
+            self.post(token, result, buffer, more);
+            match more {
+                true => at += 1,
+                false => drop(self.running.swap_remove(at)),
             }
         }
         any
     }
 
-    fn attempt(&mut self, request: Request) -> Step {
+    fn attempt(&mut self, request: Request, world: &mut State) -> Step {
         match request {
-            Request::AcceptMany { fd } => self.accept(fd),
-            Request::Connect { fd, address, length } => self.connect(fd, address, length),
-            Request::ReceiveMany { fd, .. } => self.receive(fd),
-            Request::Send { fd, data, length } => self.send(fd, data, length as usize),
+            Request::AcceptMany { fd } => accept(fd, world),
+            Request::Connect { fd, address, length } => self.connect(fd, address, length, world),
+            Request::ReceiveMany { fd, .. } => self.receive(fd, world),
+            Request::Send { fd, data, length } => send(fd, data, length as usize, world),
             Request::Read(Transfer { fd, data, length, offset, .. }) => {
-                self.file(fd, length as usize, |length| {
+                file(length as usize, world, |length| {
                     // SAFETY: whoever pushed the request promised that the memory is valid.
                     unsafe {
-                        match libc::lseek(fd, 0, libc::SEEK_CUR) {
-                            ..0 => libc::read(fd, data.cast(), length.max(8)),
-                            _ => libc::pread(fd, data.cast(), length, offset as libc::off_t),
+                        match is_event(fd) {
+                            true => libc::read(fd, data.cast(), length.max(8)),
+                            false => libc::pread(fd, data.cast(), length, offset as libc::off_t),
                         }
                     }
                 })
             }
             Request::Write(Transfer { fd, data, length, offset, .. }) => {
-                self.file(fd, length as usize, |length| {
+                file(length as usize, world, |length| {
                     // SAFETY: as above.
                     unsafe { libc::pwrite(fd, data.cast(), length, offset as libc::off_t) }
                 })
@@ -364,39 +401,12 @@ impl Sim {
         }
     }
 
-    fn file(&mut self, fd: RawFd, length: usize, transfer: impl FnOnce(usize) -> isize) -> Step {
-        let mut ready = libc::pollfd { fd, events: libc::POLLIN | libc::POLLOUT, revents: 0 };
-        // An event counter can always be added to; only what can be read counts for it.
-        // SAFETY: no memory is passed.
-        if unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } < 0 {
-            ready.events = libc::POLLIN;
-        }
-        // SAFETY: the pointer is to one valid structure.
-        if unsafe { libc::poll(&raw mut ready, 1, 0) } == 0 {
-            return Step::Blocked;
-        }
-        if self.chance(self.faults.again) {
-            return last(if self.below(2) == 0 { -libc::EAGAIN } else { -libc::EINTR });
-        }
-        let part = self.part(length);
-        last(outcome(transfer(part)))
-    }
-
-    fn accept(&mut self, fd: RawFd) -> Step {
-        match self.waiting.entry(fd).or_default().pop_front() {
-            Some(accepted) => {
-                let more = !self.chance(self.faults.end_early);
-                Step::Done { result: accepted, buffer: None, more }
-            }
-            None => Step::Blocked,
-        }
-    }
-
     fn connect(
         &mut self,
         fd: RawFd,
         address: *const libc::sockaddr,
         length: libc::socklen_t,
+        world: &mut State,
     ) -> Step {
         // SAFETY: whoever pushed the request promised that the address is valid.
         let read = unsafe {
@@ -411,8 +421,8 @@ impl Sim {
             })
         };
         let wanted = read.ok().and_then(|((), address)| address.as_socket());
-        let listener = self.waiting.keys().copied().find(|&fd| {
-            // SAFETY: a listener is open until `close` takes it out of `waiting`.
+        let listener = world.network.listeners().find(|&fd| {
+            // SAFETY: a listener is open until `close` makes the network forget it.
             let listener = unsafe { BorrowedFd::borrow_raw(fd) };
             SockRef::from(&listener).local_addr().ok().and_then(|local| local.as_socket()) == wanted
         });
@@ -423,88 +433,120 @@ impl Sim {
             return last(-libc::EMFILE);
         };
         let accepted = accepted.into_raw_fd();
-        self.forget(fd);
-        self.forget(accepted);
-        self.endpoints.insert(fd, Endpoint { peer: Some(accepted), ..Endpoint::default() });
-        self.endpoints.insert(accepted, Endpoint { peer: Some(fd), ..Endpoint::default() });
-        self.waiting.entry(listener).or_default().push_back(accepted);
+        world.network.connect(fd, self.core, listener, accepted);
         last(0)
     }
 
-    fn receive(&mut self, fd: RawFd) -> Step {
+    fn receive(&mut self, fd: RawFd, world: &mut State) -> Step {
         let (end_early, no_buffer) =
-            (self.chance(self.faults.end_early), self.chance(self.faults.no_buffer));
-        let Some(endpoint) = self.endpoints.get_mut(&fd) else { return last(-libc::ENOTCONN) };
+            (world.chance(|faults| faults.end_early), world.chance(|faults| faults.no_buffer));
+        let Some(endpoint) = world.network.endpoint(fd) else { return last(-libc::ENOTCONN) };
         if endpoint.reset {
             return last(-libc::ECONNRESET);
         }
         if endpoint.incoming.is_empty() {
-            return if endpoint.ended { last(0) } else { Step::Blocked };
+            return last(0);
         }
         let buffer = if no_buffer { None } else { self.buffers.as_mut().and_then(Buffers::take) };
         let Some((id, start, size)) = buffer else { return last(-libc::ENOBUFS) };
-        let length = endpoint.incoming.len().min(size);
-        for (index, byte) in endpoint.incoming.drain(..length).enumerate() {
+        let mut length = 0;
+        for (index, byte) in world.network.receive(fd, size).enumerate() {
             // SAFETY: the buffer, of `size` bytes, is the kernel's, which we are.
             unsafe { start.add(index).write(byte) };
+            length += 1;
         }
-        Step::Done { result: length as i32, buffer: Some(id), more: !end_early }
-    }
-
-    fn send(&mut self, fd: RawFd, data: *const u8, length: usize) -> Step {
-        let resets = self.chance(self.faults.reset);
-        let part = self.part(length);
-        let Some(peer) = self.endpoints.get(&fd).filter(|endpoint| !endpoint.reset) else {
-            return last(-libc::EPIPE);
-        };
-        let Some(peer) = peer.peer else { return last(-libc::EPIPE) };
-        if resets {
-            for side in [fd, peer] {
-                if let Some(endpoint) = self.endpoints.get_mut(&side) {
-                    endpoint.reset = true;
-                    endpoint.incoming.clear();
-                }
-            }
-            return last(-libc::EPIPE);
-        }
-        let Some(peer) = self.endpoints.get_mut(&peer) else { return last(-libc::EPIPE) };
-        if peer.incoming.len() >= WINDOW {
-            return Step::Blocked;
-        }
-        // SAFETY: whoever pushed the request promised that the memory is valid.
-        peer.incoming.extend(unsafe { std::slice::from_raw_parts(data, part) });
-        last(part as i32)
+        Step { result: length, buffer: Some(id), more: !end_early }
     }
 
     pub(crate) fn shutdown(&mut self, fd: RawFd, how: i32) {
-        let Some(endpoint) = self.endpoints.get_mut(&fd) else { return };
-        endpoint.ended |= how != libc::SHUT_WR;
-        let peer = endpoint.peer;
-        if how != libc::SHUT_RD
-            && let Some(peer) = peer.and_then(|peer| self.endpoints.get_mut(&peer))
-        {
-            peer.ended = true;
-        }
+        self.world.lock().network.shutdown(fd, how);
     }
 
     /// Closes a socket.
     pub(crate) fn close(&mut self, fd: OwnedFd) {
-        self.forget(fd.as_raw_fd());
-        for waiting in self.waiting.remove(&fd.as_raw_fd()).into_iter().flatten() {
-            self.forget(waiting);
+        let network = &mut self.world.lock().network;
+        network.forget(fd.as_raw_fd());
+        for waiting in network.deafen(fd.as_raw_fd()) {
+            network.forget(waiting);
             drop(crate::operation::own(waiting));
         }
+        // While the network is ours: nobody is to get the number before it was forgotten.
+        drop(fd);
     }
+}
 
-    /// Has the peer of a descriptor see the end.
-    fn forget(&mut self, fd: RawFd) {
-        self.shutdown(fd, libc::SHUT_RDWR);
-        if let Some(endpoint) = self.endpoints.remove(&fd)
-            && let Some(peer) = endpoint.peer.and_then(|peer| self.endpoints.get_mut(&peer))
-        {
-            peer.peer = None;
-        }
+impl Drop for Sim {
+    fn drop(&mut self) {
+        self.world.leave(self.core);
     }
+}
+
+/// A completion as numbers. Those of descriptors are not of this world.
+fn said_of(completion: &Completion, core: usize) -> [u64; 4] {
+    let Completion { token, result, more, .. } = *completion;
+    let result = match token.kind {
+        Kind::Receive | Kind::Send => result,
+        _ => result.min(1),
+    };
+    [core as u64, token.to_user_data(), result as u64, more.into()]
+}
+
+/// What a request may have to wait for; None: nothing.
+fn wish_of(request: &Request) -> Option<Wish> {
+    Some(match *request {
+        Request::AcceptMany { fd } => Wish::Accept(fd),
+        Request::ReceiveMany { fd, .. } => Wish::Receive(fd),
+        Request::Send { fd, .. } => Wish::Send(fd),
+        Request::Read(Transfer { fd, .. }) if is_event(fd) => Wish::Event(fd),
+        _ => return None,
+    })
+}
+
+/// Whether a descriptor is no file, but something that others write to: an event, or a pipe.
+fn is_event(fd: RawFd) -> bool {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the status is written to, and zeros are one, too.
+    let status = unsafe {
+        libc::fstat(fd, status.as_mut_ptr());
+        status.assume_init()
+    };
+    !matches!(status.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+}
+
+fn accept(fd: RawFd, world: &mut State) -> Step {
+    match world.network.accept(fd) {
+        Some(accepted) => {
+            let more = !world.chance(|faults| faults.end_early);
+            Step { result: accepted, buffer: None, more }
+        }
+        None => last(-libc::EAGAIN),
+    }
+}
+
+fn send(fd: RawFd, data: *const u8, length: usize, world: &mut State) -> Step {
+    let resets = world.chance(|faults| faults.reset);
+    let part = world.part(length);
+    let endpoint = world.network.endpoint(fd).filter(|endpoint| !endpoint.reset);
+    let peer = endpoint.and_then(|endpoint| endpoint.peer);
+    if peer.is_none_or(|peer| world.network.endpoint(peer).is_none()) {
+        return last(-libc::EPIPE);
+    }
+    if resets {
+        world.network.reset(fd);
+        return last(-libc::EPIPE);
+    }
+    let now = world.elapsed();
+    // SAFETY: whoever pushed the request promised that the memory is valid.
+    world.network.send(fd, unsafe { std::slice::from_raw_parts(data, part) }, now);
+    last(part as i32)
+}
+
+fn file(length: usize, world: &mut State, transfer: impl FnOnce(usize) -> isize) -> Step {
+    if world.chance(|faults| faults.again) {
+        return last(if world.random.below(2) == 0 { -libc::EAGAIN } else { -libc::EINTR });
+    }
+    let part = world.part(length);
+    last(outcome(transfer(part)))
 }
 
 impl Buffers {
