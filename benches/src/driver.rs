@@ -325,6 +325,7 @@ fn difference(before: &Counters, after: &Counters) -> Counters {
             not_allowed: new.not_allowed - old.not_allowed,
             from_extra: new.from_extra - old.from_extra,
             switched_off: new.switched_off - old.switched_off,
+            killed: new.killed - old.killed,
         },
         ..Counters::default()
     }
