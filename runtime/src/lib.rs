@@ -56,6 +56,7 @@ pub mod counting;
 mod doze;
 mod driver;
 mod error;
+pub mod exposition;
 pub mod fs;
 mod histogram;
 mod metrics;
