@@ -10,7 +10,7 @@ use super::keys::Seen;
 use super::{Conn, Core, Notice};
 
 /// What is said when a key comes again with something else.
-pub(super) const OTHER_USE: &str = "this key was used for another method or another payload; \
+pub(crate) const OTHER_USE: &str = "this key was used for another method or another payload; \
                                     a new call wants a new key";
 
 impl<P> Core<P> {

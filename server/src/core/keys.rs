@@ -6,7 +6,7 @@
 //!
 //! What is done is kept for a while, up to a number and a sum of bytes; then the oldest goes. After
 //! that, and after a restart, only a store that keeps key, effect and result in one transaction
-//! still knows (`io::once`, on the shell's side).
+//! still knows.
 
 use alloc::sync::Arc;
 use core::time::Duration;

@@ -68,6 +68,8 @@ use tombs::Tombs;
 pub use config::{Config, ConfigError, MethodRule};
 pub use effect::{Conn, CopyKey, Effect, Notice, Origin, Start, StopReason};
 pub use histograms::{Histograms, MethodTimes};
+#[cfg(feature = "io")]
+pub(crate) use keyed::OTHER_USE;
 pub use keys::KeyLimits;
 pub use overload::Overload;
 pub use stats::Stats;

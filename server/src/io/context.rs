@@ -8,10 +8,12 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use std::vec::Vec;
 
-use bowline_protocol::{Attempt, Cause, Key, Label, Method, OptionSet, Request};
+use bowline_protocol::{Attempt, Cause, Key, Label, Method, OptionSet, Parent, Request};
 use bowline_protocol::{TraceContext, TrafficClass};
 use bowline_time::Instant;
 
+use super::once::{Ledger, Transaction};
+use super::service::Failure;
 use crate::core::{CopyKey, Start, StopReason};
 
 /// Which of a call's copies one is.
@@ -90,6 +92,29 @@ impl Context {
         self.token.stops.label(self.token.copy, label);
     }
 
+    /// Has an effect once for this call's key: runs it in a transaction that also keeps the key and
+    /// the result, or, if the key is there already, returns the result that is kept with it. It is
+    /// durable when this returns. The method should be declared as
+    /// [keyed](bowline_protocol::MethodInfo::keyed).
+    ///
+    /// The effect runs on the ledger's thread, one after another, and should be short. Once it
+    /// was handed over it is had, though nobody may wait for it any more.
+    ///
+    /// # Errors
+    ///
+    /// The effect's own, and then nothing of it remains; a bad request, if the call has no key or
+    /// its key was used for something else; a failure, if the store fails or the effect panics.
+    pub async fn once(
+        &self,
+        ledger: &Ledger,
+        effect: impl FnOnce(&mut Transaction<'_>) -> Result<Vec<u8>, Failure> + Send + 'static,
+    ) -> Result<Vec<u8>, Failure> {
+        match self.key() {
+            Some(key) => ledger.once(key, self.method(), effect).await,
+            None => Err(Failure::bad_request("this method has its effect once, and wants a key")),
+        }
+    }
+
     /// When the caller stops waiting, by the clock of this core's runtime.
     pub const fn deadline(&self) -> Instant {
         self.deadline
@@ -106,8 +131,6 @@ impl Context {
     }
 
     /// Whether nobody needs the answer any more: the handler may return [`Failure::stopped`].
-    ///
-    /// [`Failure::stopped`]: super::Failure::stopped
     pub fn is_cancelled(&self) -> bool {
         self.token.is_cancelled()
     }
@@ -120,6 +143,25 @@ impl Context {
     /// A token to hand on to whatever the handler makes others do.
     pub const fn token(&self) -> &CancelToken {
         &self.token
+    }
+}
+
+/// What the calls inherit that a handler makes.
+impl Parent for Context {
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    fn is_extra(&self) -> bool {
+        self.request.is_extra()
+    }
+
+    fn trace(&self) -> Option<TraceContext> {
+        self.options.trace
+    }
+
+    fn poll_cancelled(&self, waker: &Waker) -> Poll<()> {
+        self.token.poll_cancelled(waker)
     }
 }
 

@@ -17,6 +17,7 @@ mod connection;
 mod context;
 mod handler;
 mod mesh;
+pub mod once;
 mod payload;
 mod server;
 mod service;

@@ -1,0 +1,427 @@
+//! Transactions, one after the other, on a thread of their own.
+
+use std::boxed::Box;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as Task, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::vec::Vec;
+
+use bowline_protocol::options::Key;
+use bowline_protocol::{Method, Status};
+use bowline_runtime::channel::{self, Receiver, Sender};
+
+use super::memory::Memory;
+use super::{Batch, Entry, Space, Store, StoreError, Transaction};
+use crate::io::Failure;
+
+/// So many transactions may wait; whoever has one more waits until there is room.
+const WAITING: usize = 1024;
+/// So many are committed together, at most: then their sum is still a short one.
+const TOGETHER: usize = 64;
+/// So many old results are forgotten for each new one, at most: so a store that is far above its
+/// bounds comes down to them, and no transaction becomes a long one.
+const FORGET_AT_ONCE: usize = 4;
+
+/// How long results are kept in a store: as long as all three bounds hold. The oldest goes first,
+/// whenever a new one comes.
+///
+/// Who asks again after that is taken for new. So the time must be longer than any caller goes on
+/// asking, and the other two bounds large enough for what comes within that time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// So many, at most.
+    pub results: u64,
+    /// So many bytes of results in all, at most.
+    pub bytes: u64,
+    /// For so long, by the wall clock.
+    pub life: Duration,
+}
+
+impl Default for Retention {
+    /// A million results of a GiB in all, for a day.
+    fn default() -> Self {
+        let life = Duration::from_secs(24 * 60 * 60);
+        Retention { results: 1_000_000, bytes: 1 << 30, life }
+    }
+}
+
+/// What happened in a ledger.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LedgerStats {
+    /// Effects that were had.
+    pub effects: u64,
+    /// Effects that were not had again, as their key was there already.
+    pub prevented: u64,
+    /// Calls that were refused, as their key was used for something else.
+    pub other_use: u64,
+    /// Effects that failed, and left nothing.
+    pub failed: u64,
+    /// Commits, each of one effect or several.
+    pub commits: u64,
+    /// Batches that the store could not make durable.
+    pub store_errors: u64,
+    /// Results that were forgotten.
+    pub forgotten: u64,
+}
+
+impl LedgerStats {
+    const fn add(&mut self, other: &LedgerStats) {
+        self.effects += other.effects;
+        self.prevented += other.prevented;
+        self.other_use += other.other_use;
+        self.failed += other.failed;
+        self.commits += other.commits;
+        self.store_errors += other.store_errors;
+        self.forgotten += other.forgotten;
+    }
+}
+
+/// The way to a store. Clones share it, and may be on any thread: on all cores of a server, and
+/// of all servers of a process. The last one to go waits for what it still has to do.
+#[derive(Clone)]
+pub struct Ledger(Arc<Inner>);
+
+struct Inner {
+    /// None only while it is dropped.
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    stats: Arc<Mutex<LedgerStats>>,
+}
+
+type Effect = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<Vec<u8>, Failure> + Send>;
+
+struct Job {
+    /// What it is to be done once for, and by which method; None: it only reads.
+    once: Option<(Key, Method)>,
+    effect: Effect,
+    answer: Sender<Answer>,
+}
+
+type Answer = Result<Vec<u8>, Failure>;
+
+impl Ledger {
+    /// A ledger on this store, with a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the thread can't be had.
+    pub fn open(store: impl Store, retention: Retention) -> std::io::Result<Ledger> {
+        let (jobs, waiting) = channel::bounded(WAITING);
+        let stats = Arc::default();
+        let mut clerk = Clerk { store, retention, stats: Arc::clone(&stats) };
+        let thread = thread::Builder::new()
+            .name("bowline-ledger".into())
+            .spawn(move || clerk.work(waiting))?;
+        Ok(Ledger(Arc::new(Inner { jobs: Some(jobs), thread: Some(thread), stats })))
+    }
+
+    /// A ledger that lasts as long as its process.
+    ///
+    /// # Panics
+    ///
+    /// If there is no thread to be had.
+    pub fn in_memory() -> Ledger {
+        Ledger::open(Memory::default(), Retention::default()).expect("a thread")
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> LedgerStats {
+        *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what transactions left. What it writes is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// The closure's, or the store's.
+    pub async fn read(
+        &self,
+        read: impl FnOnce(&Transaction<'_>) -> Result<Vec<u8>, Failure> + Send + 'static,
+    ) -> Result<Vec<u8>, Failure> {
+        self.ask(None, Box::new(move |transaction| read(transaction))).await
+    }
+
+    /// Has an effect for a key, unless it was had before. See [`Context::once`](crate::Context::once).
+    pub(in crate::io) async fn once(
+        &self,
+        key: Key,
+        method: Method,
+        effect: impl FnOnce(&mut Transaction<'_>) -> Result<Vec<u8>, Failure> + Send + 'static,
+    ) -> Result<Vec<u8>, Failure> {
+        self.ask(Some((key, method)), Box::new(effect)).await
+    }
+
+    async fn ask(&self, once: Option<(Key, Method)>, effect: Effect) -> Answer {
+        let gone = || failed("the store's thread has ended");
+        let (answer, mut answered) = channel::bounded(1);
+        let jobs = self.0.jobs.as_ref().ok_or_else(gone)?;
+        jobs.send(Job { once, effect, answer }).await.map_err(|_| gone())?;
+        answered.receive().await.unwrap_or_else(|| Err(gone()))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.jobs.take();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of a ledger panicked");
+        }
+    }
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ledger").field(&self.stats()).finish()
+    }
+}
+
+fn failed(why: &str) -> Failure {
+    Failure { status: Some(Status::Failed), payload: why.as_bytes().to_vec() }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        failed(&std::format!("{error}"))
+    }
+}
+
+/// The ledger's thread.
+struct Clerk<S> {
+    store: S,
+    retention: Retention,
+    stats: Arc<Mutex<LedgerStats>>,
+}
+
+impl<S: Store> Clerk<S> {
+    fn work(&mut self, mut waiting: Receiver<Job>) {
+        let mut answers = Vec::with_capacity(TOGETHER);
+        while let Some(first) = block_on(waiting.receive()) {
+            let committed = self.commit(first, &mut waiting, &mut answers);
+            let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+            match &committed {
+                Ok(happened) => stats.add(happened),
+                Err(error) => {
+                    stats.store_errors += 1;
+                    tracing::error!(%error, "transactions failed");
+                }
+            }
+            drop(stats);
+            for (asked, answer) in answers.drain(..) {
+                let answer = match &committed {
+                    Ok(_) => answer,
+                    Err(error) => Err(failed(&std::format!("{error}"))),
+                };
+                // Who does not wait any more does not hear.
+                let _: Result<(), _> = asked.try_send(answer);
+            }
+        }
+    }
+
+    /// Runs the first and those that wait with it, and makes all of it durable. Says what happened.
+    fn commit(
+        &mut self,
+        first: Job,
+        waiting: &mut Receiver<Job>,
+        answers: &mut Vec<(Sender<Answer>, Answer)>,
+    ) -> Result<LedgerStats, StoreError> {
+        let Clerk { store, retention, .. } = self;
+        let begun = store.begin();
+        let (mut happened, mut torn) = (LedgerStats::default(), None);
+        let (mut batch, mut next) = match begun {
+            Ok(batch) => (batch, Some(first)),
+            Err(error) => {
+                answers.push((first.answer, Err(failed("no transaction can begin"))));
+                return Err(error);
+            }
+        };
+        while let Some(Job { once, effect, answer }) = next {
+            let outcome = match once {
+                Some(once) => have_once(&mut batch, once, effect, retention, &mut happened),
+                None => only_read(&mut batch, effect),
+            };
+            answers.push((
+                answer,
+                outcome.map_err(|trouble| match trouble {
+                    Trouble::Effect(failure) => failure,
+                    Trouble::Store(error) => failed(&std::format!("{}", torn.insert(error))),
+                }),
+            ));
+            let more = torn.is_none() && answers.len() < TOGETHER;
+            next = if more { waiting.try_receive() } else { None };
+        }
+        // Who knows what of it is in the batch: nothing of all may become durable.
+        if let Some(error) = torn {
+            return Err(error);
+        }
+        if happened.effects > 0 {
+            batch.commit()?;
+            happened.commits = 1;
+        }
+        Ok(happened)
+    }
+}
+
+/// Why there is no result.
+enum Trouble {
+    /// The effect says so, and left nothing.
+    Effect(Failure),
+    /// The store failed on the way.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Trouble {
+        Trouble::Store(error)
+    }
+}
+
+fn guarded(effect: Effect, transaction: &mut Transaction<'_>) -> Result<Vec<u8>, Trouble> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| effect(transaction)));
+    outcome.unwrap_or_else(|_| Err(failed("the effect panicked"))).map_err(Trouble::Effect)
+}
+
+fn only_read<B: Batch>(batch: &mut B, effect: Effect) -> Result<Vec<u8>, Trouble> {
+    Transaction::run(batch, |transaction| {
+        let outcome = guarded(effect, transaction);
+        transaction.forget();
+        outcome
+    })
+}
+
+/// Has an effect and records its result, unless its key is there.
+fn have_once<B: Batch>(
+    batch: &mut B,
+    (key, method): (Key, Method),
+    effect: Effect,
+    retention: &Retention,
+    happened: &mut LedgerStats,
+) -> Result<Vec<u8>, Trouble> {
+    if let Some(bytes) = batch.get(Space::Results, &key.id.to_be_bytes())? {
+        let record = Record::parse(&bytes)?;
+        if (record.method, record.fingerprint) != (method, key.fingerprint) {
+            happened.other_use += 1;
+            return Err(Trouble::Effect(Failure::bad_request(crate::core::OTHER_USE)));
+        }
+        happened.prevented += 1;
+        return Ok(record.result.to_vec());
+    }
+    let outcome = Transaction::run(batch, |transaction| guarded(effect, transaction));
+    match &outcome {
+        Ok(result) => {
+            let record = Record { method, fingerprint: key.fingerprint, result };
+            batch.put(Space::Results, &key.id.to_be_bytes(), &record.to_bytes())?;
+            happened.forgotten += remember(batch, key.id, result.len() as u64, retention)?;
+            happened.effects += 1;
+        }
+        Err(_) => happened.failed += 1,
+    }
+    outcome
+}
+
+/// What was answered to a key's call: method (u16), fingerprint (u64), the result.
+struct Record<'a> {
+    method: Method,
+    fingerprint: u64,
+    result: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    fn to_bytes(&self) -> Vec<u8> {
+        let (method, fingerprint) = (self.method.0.to_be_bytes(), self.fingerprint.to_be_bytes());
+        [&method[..], &fingerprint, self.result].concat()
+    }
+
+    fn parse(bytes: &'a [u8]) -> Result<Record<'a>, StoreError> {
+        let parts = bytes.split_first_chunk::<2>().and_then(|(method, rest)| {
+            let (fingerprint, result) = rest.split_first_chunk::<8>()?;
+            let method = Method(u16::from_be_bytes(*method));
+            Some(Record { method, fingerprint: u64::from_be_bytes(*fingerprint), result })
+        });
+        parts.ok_or_else(|| StoreError::new("a record is too short"))
+    }
+}
+
+/// A result's place in the order, and what is needed to forget it in time: when it came (u64,
+/// seconds since 1970), the bytes of all results before it and of its own (two u64), its key (u128).
+#[derive(Clone, Copy)]
+struct Place {
+    number: u64,
+    came: u64,
+    before: u64,
+    length: u64,
+    id: u128,
+}
+
+impl Place {
+    fn put(&self, batch: &mut impl Batch) -> Result<(), StoreError> {
+        let numbers = [self.came, self.before, self.length].map(u64::to_be_bytes);
+        let value = [numbers.as_flattened(), &self.id.to_be_bytes()].concat();
+        batch.put(Space::Order, &self.number.to_be_bytes(), &value)
+    }
+
+    fn parse((key, value): Entry) -> Result<Place, StoreError> {
+        let number = key.try_into().ok().map(u64::from_be_bytes);
+        let parts = number.and_then(|number| {
+            let (numbers, id) = value.split_first_chunk::<24>()?;
+            let [came, before, length] =
+                [0, 8, 16].map(|at| numbers[at..].first_chunk().copied().map(u64::from_be_bytes));
+            let id = id.try_into().ok().map(u128::from_be_bytes)?;
+            Some(Place { number, came: came?, before: before?, length: length?, id })
+        });
+        parts.ok_or_else(|| StoreError::new("a place in the order is damaged"))
+    }
+}
+
+/// Puts a new result at the end of the order, and forgets the oldest that are beyond the bounds.
+/// Returns how many.
+fn remember(
+    batch: &mut impl Batch,
+    id: u128,
+    length: u64,
+    retention: &Retention,
+) -> Result<u64, StoreError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let last = batch.last(Space::Order)?.map(Place::parse).transpose()?;
+    let (number, before) = last.map_or((0, 0), |last| (last.number + 1, last.before + last.length));
+    let newest = Place { number, came: now, before, length, id };
+    newest.put(batch)?;
+    let mut forgotten = 0;
+    for _ in 0..FORGET_AT_ONCE {
+        let Some(oldest) = batch.first(Space::Order)?.map(Place::parse).transpose()? else { break };
+        let too_many = newest.number - oldest.number >= retention.results;
+        let too_large = before + length - oldest.before > retention.bytes;
+        let too_old = now.saturating_sub(oldest.came) > retention.life.as_secs();
+        if oldest.number == newest.number || !(too_many || too_large || too_old) {
+            break;
+        }
+        batch.remove(Space::Results, &oldest.id.to_be_bytes())?;
+        batch.remove(Space::Order, &oldest.number.to_be_bytes())?;
+        forgotten += 1;
+    }
+    Ok(forgotten)
+}
+
+/// Waits for a future on a thread that has nothing else to do.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Parked(Thread);
+    impl Wake for Parked {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Parked(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Task::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

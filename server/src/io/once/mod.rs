@@ -1,0 +1,151 @@
+//! Effects that are had once, however often they are asked for.
+//!
+//! A keyed method runs its effect inside a [`Transaction`] that also keeps the call's key, its
+//! fingerprint and the result: all of it is durable, or nothing is. So whoever asks again with the
+//! same key, after a lost reply, a crash, or at another replica with the same store, is told the
+//! stored result, and the effect is not had again. What a handler does *outside* of the transaction
+//! (another store, a mail, a call of another service without a key of its own) is had at least once.
+//!
+//! A [`Ledger`] is the way to a [`Store`]: it runs transactions one after the other on a thread of
+//! its own, off the loops of all cores, and commits those together that came while it committed
+//! the ones before. A handler's reply leaves only when its transaction is durable.
+//!
+//! ```
+//! use bowline_protocol::{Method, MethodInfo, ServiceInfo};
+//! use bowline_server::io::once::Ledger;
+//! use bowline_server::{Context, Failure, Payload, Service};
+//!
+//! const METHODS: &[MethodInfo] = &[MethodInfo::new(Method(1), "deposit").keyed()];
+//!
+//! #[derive(Clone)]
+//! struct Bank(Ledger);
+//!
+//! impl Service for Bank {
+//!     type Reply = Vec<u8>;
+//!
+//!     fn info(&self) -> ServiceInfo {
+//!         ServiceInfo::new("bank", METHODS)
+//!     }
+//!
+//!     async fn call(&self, context: Context, amount: Payload) -> Result<Vec<u8>, Failure> {
+//!         let amount = amount[..].try_into().map_err(|_| Failure::bad_request("not eight bytes"))?;
+//!         let deposit = u64::from_le_bytes(amount);
+//!         let balance = context.once(&self.0, move |account| {
+//!             let before = account.get(b"balance")?.and_then(|bytes| bytes.try_into().ok());
+//!             let after = before.map_or(0, u64::from_le_bytes) + deposit;
+//!             account.put(b"balance", &after.to_le_bytes());
+//!             Ok(after.to_le_bytes().to_vec())
+//!         });
+//!         balance.await
+//!     }
+//! }
+//! # let _ = Bank(Ledger::in_memory());
+//! ```
+
+mod ledger;
+mod memory;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+use std::boxed::Box;
+use std::error::Error;
+use std::vec::Vec;
+
+pub use ledger::{Ledger, LedgerStats, Retention};
+pub use memory::Memory;
+pub use transaction::Transaction;
+
+#[cfg(feature = "redb")]
+pub use self::redb::Redb;
+
+/// What failed in a store.
+#[derive(Debug, thiserror::Error)]
+#[error("the store of results failed: {0}")]
+pub struct StoreError(Box<dyn Error + Send + Sync>);
+
+impl StoreError {
+    /// Whatever the store says.
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> StoreError {
+        StoreError(error.into())
+    }
+}
+
+/// Which of a store's ordered maps from bytes to bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Space {
+    /// What methods keep.
+    Effects,
+    /// What keyed calls were answered, by key.
+    Results,
+    /// The keys, in the order of their calls.
+    Order,
+}
+
+/// Keeps bytes under bytes, and changes many of them at once or none.
+///
+/// Only a ledger's thread uses it.
+pub trait Store: Send + 'static {
+    /// Changes that become durable together.
+    type Batch<'a>: Batch
+    where
+        Self: 'a;
+
+    /// Begins a batch. Where other processes write as well, it is alone until it ends.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    fn begin(&mut self) -> Result<Self::Batch<'_>, StoreError>;
+}
+
+/// Changes that become durable together, when committed; dropped, they were never made. Reads see
+/// them before. All errors are the store's.
+pub trait Batch {
+    /// What is kept there.
+    ///
+    /// # Errors
+    ///
+    /// The store's; so below.
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Keeps something there.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    fn put(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
+
+    /// Keeps nothing there any more.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    fn remove(&mut self, space: Space, key: &[u8]) -> Result<(), StoreError>;
+
+    /// The least key, and what is kept there.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    fn first(&self, space: Space) -> Result<Option<Entry>, StoreError>;
+
+    /// The greatest key, and what is kept there.
+    ///
+    /// # Errors
+    ///
+    /// The store's.
+    fn last(&self, space: Space) -> Result<Option<Entry>, StoreError>;
+
+    /// Makes all changes durable, before it returns.
+    ///
+    /// # Errors
+    ///
+    /// The store's. Whether the changes were made is unknown then.
+    fn commit(self) -> Result<(), StoreError>;
+}
+
+/// A key, and what is kept there.
+pub type Entry = (Vec<u8>, Vec<u8>);

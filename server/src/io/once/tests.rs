@@ -1,0 +1,152 @@
+//! What holds in any store, without a server around it.
+
+use std::format;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use std::vec::Vec;
+
+use bowline_protocol::options::Key;
+use bowline_protocol::{Method, Status};
+use bowline_runtime::{Runtime, spawn, yield_now};
+
+use super::{Batch, Ledger, Memory, Retention, Space, Store, Transaction};
+use crate::io::Failure;
+
+const METHOD: Method = Method(1);
+
+const fn key(id: u128) -> Key {
+    Key { id, fingerprint: 1 }
+}
+
+/// Puts the next number under "n", and answers with it.
+fn next(data: &mut Transaction<'_>) -> Result<Vec<u8>, Failure> {
+    let next = data.get(b"n")?.map_or(1, |n| n[0] + 1);
+    data.put(b"n", &[next]);
+    Ok([next].to_vec())
+}
+
+fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
+    Runtime::builder().build().unwrap().block_on(work())
+}
+
+async fn number(ledger: &Ledger) -> Vec<u8> {
+    ledger.read(|data| Ok(data.get(b"n")?.unwrap_or_default())).await.unwrap()
+}
+
+#[test]
+fn an_effect_is_had_once_for_each_key() {
+    run(async || {
+        let ledger = Ledger::in_memory();
+        for (id, expected) in [(1, 1), (2, 2), (1, 1), (2, 2), (3, 3)] {
+            assert_eq!(ledger.once(key(id), METHOD, next).await.unwrap(), [expected]);
+        }
+        let stats = ledger.stats();
+        assert_eq!((stats.effects, stats.prevented, stats.commits), (3, 2, 3));
+    });
+}
+
+#[test]
+fn another_method_or_payload_under_the_same_key_is_refused() {
+    run(async || {
+        let ledger = Ledger::in_memory();
+        ledger.once(key(1), METHOD, next).await.unwrap();
+        let other = Key { fingerprint: 2, ..key(1) };
+        for (key, method) in [(other, METHOD), (key(1), Method(2))] {
+            let refused = ledger.once(key, method, next).await.unwrap_err();
+            assert_eq!(refused.status, Some(Status::BadRequest));
+        }
+        assert_eq!((number(&ledger).await, ledger.stats().other_use), ([1].to_vec(), 2));
+    });
+}
+
+#[test]
+fn an_effect_that_fails_or_panics_leaves_nothing_and_may_be_tried_again() {
+    run(async || {
+        let ledger = Ledger::in_memory();
+        let fails = |data: &mut Transaction<'_>| next(data).and(Err(Failure::app(3)));
+        assert_eq!(ledger.once(key(1), METHOD, fails).await, Err(Failure::app(3)));
+        let panics = |data: &mut Transaction<'_>| {
+            data.put(b"n", &[9]);
+            panic!("as the test wants it")
+        };
+        let failed = ledger.once(key(1), METHOD, panics).await.unwrap_err();
+        assert_eq!(failed.status, Some(Status::Failed));
+        assert_eq!(ledger.once(key(1), METHOD, next).await.unwrap(), [1]);
+        assert_eq!((ledger.stats().failed, ledger.stats().effects), (2, 1));
+    });
+}
+
+#[test]
+fn effects_that_wait_together_are_committed_together() {
+    run(async || {
+        let ledger = Ledger::in_memory();
+        let (open, gate) = channel::<()>();
+        let holds = move |data: &mut Transaction<'_>| {
+            gate.recv().map_err(|_| Failure::app(1))?;
+            next(data)
+        };
+        let mut calls = Vec::new();
+        let first = ledger.clone();
+        calls.push(spawn(async move { first.once(key(1), METHOD, holds).await }));
+        for id in 2..=5 {
+            let ledger = ledger.clone();
+            calls.push(spawn(async move { ledger.once(key(id), METHOD, next).await }));
+        }
+        // All have been handed over, or will be while the first still holds the thread up.
+        yield_now().await;
+        open.send(()).unwrap();
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+        assert_eq!(number(&ledger).await, [5]);
+        assert_eq!((ledger.stats().effects, ledger.stats().commits), (5, 1));
+    });
+}
+
+#[test]
+fn the_oldest_results_are_forgotten_beyond_their_number_and_their_bytes() {
+    for retention in [
+        Retention { results: 2, ..Retention::default() },
+        Retention { bytes: 2, ..Retention::default() },
+    ] {
+        run(async || {
+            let ledger = Ledger::open(Memory::default(), retention).unwrap();
+            for id in 1..=3 {
+                ledger.once(key(id), METHOD, next).await.unwrap();
+            }
+            assert_eq!(ledger.stats().forgotten, 1, "{retention:?}");
+            for (id, expected) in [(3, 3), (2, 2), (1, 4)] {
+                assert_eq!(ledger.once(key(id), METHOD, next).await.unwrap(), [expected]);
+            }
+        });
+    }
+}
+
+#[test]
+fn results_are_not_forgotten_before_their_time() {
+    run(async || {
+        let retention = Retention { life: Duration::from_secs(3600), ..Retention::default() };
+        let ledger = Ledger::open(Memory::default(), retention).unwrap();
+        for id in 1..=50 {
+            ledger.once(key(id), METHOD, next).await.unwrap();
+        }
+        assert_eq!(ledger.stats().forgotten, 0);
+    });
+}
+
+#[test]
+fn changes_that_are_not_committed_were_never_made() {
+    let mut memory = Memory::default();
+    let mut batch = memory.begin().unwrap();
+    batch.put(Space::Effects, b"a", b"1").unwrap();
+    batch.commit().unwrap();
+    let mut batch = memory.begin().unwrap();
+    batch.put(Space::Effects, b"a", b"2").unwrap();
+    batch.put(Space::Effects, b"b", b"2").unwrap();
+    batch.remove(Space::Effects, b"a").unwrap();
+    drop(batch);
+    let batch = memory.begin().unwrap();
+    assert_eq!(batch.get(Space::Effects, b"a").unwrap(), Some(b"1".to_vec()));
+    assert_eq!(batch.get(Space::Effects, b"b").unwrap(), None);
+    assert!(format!("{batch:?}").contains("Changes"));
+}
