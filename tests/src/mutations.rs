@@ -234,8 +234,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "tokens are charged afterwards",
         EXTRA,
-        "        (0..missing).all(|_| self.take_token(slot))",
-        "        missing < 99 || self.take_token(slot)",
+        "        (0..missing).all(|_| self.take_token(slot, token, now))",
+        "        missing < 99 || self.take_token(slot, token, now)",
     ),
     mutation(
         "the cap on what is outstanding is off by one",
@@ -246,20 +246,20 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "an empty bucket gives a token",
         BUDGET,
-        "            let Some(rest) = level.checked_sub(TOKEN) else { return Err(NoToken::Empty) };",
-        "            let rest = level.saturating_sub(TOKEN);",
+        "            if level < TOKEN {",
+        "            if level < -TOKEN {",
     ),
     mutation(
         "tokens of copies that ran come back",
         ENDS,
-        "            self.config.budget.settle(spent, tokens - spent);",
-        "            self.config.budget.settle(spent * 0, tokens);",
+        "            self.config.budget.settle(tokens - lent, lent, spent);",
+        "            self.config.budget.settle(tokens - lent, lent, spent * 0);",
     ),
     mutation(
         "tokens of copies that never ran are lost",
         ENDS,
-        "            self.config.budget.settle(spent, tokens - spent);",
-        "            self.config.budget.settle(spent, 0);",
+        "            self.config.budget.settle(tokens - lent, lent, spent);",
+        "            self.config.budget.settle(tokens - lent, lent, tokens);",
     ),
     mutation(
         "an aborted copy is held never to have run",
@@ -270,14 +270,26 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "an extra copy goes to the same replica",
         EXTRA,
-        "            if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {",
-        "            if false && copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {",
+        "            if call.lives_at(place) || call.was_failed_by(place) {",
+        "            if false && call.lives_at(place) || call.was_failed_by(place) {",
     ),
     mutation(
         "an extra copy goes to a replica that has failed the call",
         EXTRA,
-        "            if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {",
-        "            if copies.iter().any(|c| c.replica == place && c.is_live()) {",
+        "            if call.lives_at(place) || call.was_failed_by(place) {",
+        "            if call.lives_at(place) {",
+    ),
+    mutation(
+        "a replica that broke and came back is not asked again",
+        EXTRA,
+        "            if lost && !again {",
+        "            if lost {",
+    ),
+    mutation(
+        "what was lent is not charged",
+        BUDGET,
+        "            let back = (paid as i32 - spent as i32) * TOKEN;",
+        "            let back = (paid as i32 - (spent as i32).min(paid as i32)) * TOKEN;",
     ),
     mutation(
         "an error beats a live attempt",

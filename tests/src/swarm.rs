@@ -178,6 +178,7 @@ fn budget(rng: &mut Rng) -> BudgetConfig {
     let (fraction, drain) = if rng.chance(500) { (0.0, 0.0) } else { (0.1, 1.0) };
     BudgetConfig {
         fraction,
+        per_second: 0.0,
         drain,
         burst: rng.pick(&[0, 1, 5, 1000, 1000]),
         outstanding: rng.pick(&[0, 1, 4, 1000, 1000]),

@@ -1,23 +1,35 @@
 //! May we afford an extra copy?
 //!
-//! One bucket for all cores of a client, in one atomic word, so that it is exact: what is spent
-//! and what is outstanding change together or not at all. The bucket's level bounds extra
-//! *executions* (what comes in as calls succeed, plus the burst); the cap bounds extra *copies
-//! outstanding*, nearly all of which come back unused when they are tied. Since each of those could
-//! still run, each is taken out of the level, too: the burst bounds both.
+//! A bucket for all cores of a client, in one atomic word, so that it is exact: what is spent and
+//! what is outstanding change together or not at all. Two settings that are apart bound two things.
+//! The *level* bounds extra executions: it starts at the burst, grows with calls that succeed and
+//! with time, and shrinks with failures. The cap bounds extra copies *outstanding*.
 //!
-//! A token is reserved before a copy is sent. When the call has ended, the tokens of copies that
-//! ran are spent, and the others go back.
+//! A token is reserved before a copy is sent, and settled when its call has ended. A hedge, which
+//! nearly always runs, *pays* for its token at once, and gets it back if it did not run. The second
+//! of two tied copies nearly never runs: its token is *lent* while the level is above zero, and
+//! charged if the copy ran. Were it paid for, a bucket for a thousand ties in flight would have to
+//! allow a burst of a thousand executions. What is charged late may put the level below zero, by no
+//! more than the cap; nothing more is granted then until that is earned. So in any time the extra
+//! executions are at most what was earned, and the burst, and, with ties, the cap once.
+//!
+//! A call may have to pay twice: out of its method's bucket and out of the client's.
 
 #[cfg(not(loom))]
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use core::time::Duration;
+
+use bowline_time::Instant;
+
 use super::config::{ConfigError, check};
 
 /// A token in the units of the bucket: fractions down to a thousandth of a call are exact enough.
-const TOKEN: u32 = 1024;
+const TOKEN: i32 = 1024;
+/// No bucket is larger, and no more tokens are out.
+const MOST: u32 = 100_000;
 
 /// How much is granted.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -25,20 +37,23 @@ pub struct BudgetConfig {
     /// What a call that succeeds adds, in tokens: the share of calls that may run twice. 0, or
     /// 1/2048 to 1; it is kept in steps of 1/1024.
     pub fraction: f64,
-    /// The bucket's size, in tokens, and what is in it at first. Up to 1 048 576.
+    /// What a second adds, in tokens, on each core: so that a bucket which failures emptied does not
+    /// stay empty for want of successes. 0 to 1000; it is kept in steps of 1/1024.
+    pub per_second: f64,
+    /// The bucket's size, in tokens, and what is in it at first. Up to 100 000.
     pub burst: u32,
-    /// How many tokens may be out at a time, reserved for copies that have not ended. Each is taken
-    /// out of the bucket, so there are never more out than `burst`, nor than are in the bucket: both
-    /// are to be as large as the number of tied calls in flight. Up to 1 048 576.
+    /// How many tokens may be out at a time, reserved for copies that have not ended: at least as
+    /// many as there are tied calls in flight, or the others are plain. Up to 100 000.
     pub outstanding: u32,
     /// What a call that fails takes out, in tokens. 0, or 1/2048 to 1000.
     pub drain: f64,
 }
 
 impl Default for BudgetConfig {
-    /// 5 % of the calls, a burst of 256, 256 outstanding, and a token for each failure.
+    /// 5 % of the calls and one a second, a burst of 256, 1024 outstanding, and a token for each
+    /// failure.
     fn default() -> Self {
-        BudgetConfig { fraction: 0.05, burst: 256, outstanding: 256, drain: 1.0 }
+        BudgetConfig { fraction: 0.05, per_second: 1.0, burst: 256, outstanding: 1024, drain: 1.0 }
     }
 }
 
@@ -47,14 +62,16 @@ impl BudgetConfig {
     ///
     /// [`ConfigError`] for the first setting that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let BudgetConfig { fraction, burst, outstanding, drain } = *self;
+        let BudgetConfig { fraction, per_second, burst, outstanding, drain } = *self;
         // Less than half a unit would be rounded to nothing.
         let up_to = |most: f64, tokens: f64| {
             tokens == 0.0 || (0.5 / f64::from(TOKEN)..=most).contains(&tokens)
         };
         check("budget.fraction", fraction, up_to(1.0, fraction), "0, or 1/2048 to 1")?;
-        check("budget.burst", burst, burst <= 1 << 20, "up to 1048576")?;
-        check("budget.outstanding", outstanding, outstanding <= 1 << 20, "up to 1048576")?;
+        let held = (0.0..=1000.0).contains(&per_second);
+        check("budget.per_second", per_second, held, "0 to 1000")?;
+        check("budget.burst", burst, burst <= MOST, "up to 100000")?;
+        check("budget.outstanding", outstanding, outstanding <= MOST, "up to 100000")?;
         check("budget.drain", drain, up_to(1000.0, drain), "0, or 1/2048 to 1000")
     }
 }
@@ -68,23 +85,50 @@ pub enum NoToken {
     Outstanding,
 }
 
+/// How a copy comes by its token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Token {
+    /// It is taken out of the bucket now, and comes back if the copy never ran.
+    Paid,
+    /// It is taken out if the copy ran.
+    Lent,
+}
+
 /// The bucket.
 #[derive(Debug)]
 pub struct Budget {
-    /// High half: the level, in units. Low half: tokens outstanding.
+    /// Level in units, which may be below zero: 30 bits. Tokens outstanding, and those among them
+    /// that are paid for: 17 bits each.
     word: AtomicU64,
     burst: u32,
     cap: u32,
     fraction: u32,
+    /// Units a second.
+    per_second: u32,
     drain: u32,
 }
 
-const fn pack(level: u32, outstanding: u32) -> u64 {
-    (level as u64) << 32 | outstanding as u64
+/// What the word holds.
+#[derive(Clone, Copy)]
+struct State {
+    level: i32,
+    outstanding: u32,
+    paid: u32,
 }
 
-const fn unpack(word: u64) -> (u32, u32) {
-    ((word >> 32) as u32, word as u32)
+const PART: u32 = 17;
+const MASK: u64 = (1 << PART) - 1;
+
+const fn pack(State { level, outstanding, paid }: State) -> u64 {
+    (level as i64 as u64) << (2 * PART) | (outstanding as u64) << PART | paid as u64
+}
+
+const fn unpack(word: u64) -> State {
+    State {
+        level: (word as i64 >> (2 * PART)) as i32,
+        outstanding: (word >> PART & MASK) as u32,
+        paid: (word & MASK) as u32,
+    }
 }
 
 impl Budget {
@@ -100,74 +144,90 @@ impl Budget {
 
     pub(crate) fn of_valid(config: BudgetConfig) -> Budget {
         let units = |tokens: f64| (tokens * f64::from(TOKEN)).round() as u32;
-        let burst = config.burst * TOKEN;
+        let full = State { level: config.burst as i32 * TOKEN, outstanding: 0, paid: 0 };
         Budget {
-            word: AtomicU64::new(pack(burst, 0)),
-            burst,
+            word: AtomicU64::new(pack(full)),
+            burst: config.burst,
             cap: config.outstanding,
             fraction: units(config.fraction),
+            per_second: units(config.per_second),
             drain: units(config.drain),
         }
     }
 
-    /// Takes a token out for a copy that is about to be sent.
+    /// Reserves a token for a copy that is about to be sent.
     ///
     /// # Errors
     ///
-    /// [`NoToken`]; nothing was taken then.
-    pub fn reserve(&self) -> Result<(), NoToken> {
+    /// [`NoToken`]; nothing was reserved then.
+    pub fn reserve(&self, token: Token) -> Result<(), NoToken> {
         let mut word = self.word.load(Relaxed);
         loop {
-            let (level, outstanding) = unpack(word);
+            let State { level, outstanding, paid } = unpack(word);
             if outstanding >= self.cap {
                 return Err(NoToken::Outstanding);
             }
-            let Some(rest) = level.checked_sub(TOKEN) else { return Err(NoToken::Empty) };
-            match self.replace(word, pack(rest, outstanding + 1)) {
+            if level < TOKEN {
+                return Err(NoToken::Empty);
+            }
+            let outstanding = outstanding + 1;
+            let next = match token {
+                Token::Paid => State { level: level - TOKEN, outstanding, paid: paid + 1 },
+                Token::Lent => State { level, outstanding, paid },
+            };
+            match self.replace(word, pack(next)) {
                 Ok(()) => return Ok(()),
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Settles reserved tokens: `spent` of them for copies that ran, `unused` go back.
-    pub fn settle(&self, spent: u32, unused: u32) {
-        self.change(|level, outstanding| {
-            let outstanding = outstanding.saturating_sub(spent + unused);
-            (self.capped(level + unused * TOKEN, outstanding), outstanding)
+    /// Settles the tokens of a call that has ended, so many of which were `paid` and so many `lent`:
+    /// `spent` of them were for copies that ran.
+    pub fn settle(&self, paid: u32, lent: u32, spent: u32) {
+        self.change(|was| {
+            let back = (paid as i32 - spent as i32) * TOKEN;
+            let next = State {
+                level: was.level + back,
+                outstanding: was.outstanding.saturating_sub(paid + lent),
+                paid: was.paid.saturating_sub(paid),
+            };
+            self.capped(next)
         });
     }
 
     fn deposit(&self, units: u32) {
-        self.change(|level, outstanding| (self.capped(level + units, outstanding), outstanding));
+        let most = self.burst * TOKEN as u32;
+        let units = units.min(most) as i32;
+        self.change(|was| self.capped(State { level: was.level.saturating_add(units), ..was }));
     }
 
-    /// What is outstanding has its place kept in the bucket: else a full bucket could be spent
-    /// twice within a moment, once from the level and once from what was reserved long before.
-    fn capped(&self, level: u32, outstanding: u32) -> u32 {
-        level.min(self.burst.saturating_sub(outstanding * TOKEN))
+    /// What is paid for has its place kept in the bucket: else a full bucket could be spent twice
+    /// within a moment, once from the level and once from what was reserved long before.
+    fn capped(&self, state: State) -> State {
+        let most = self.burst.saturating_sub(state.paid) as i32 * TOKEN;
+        State { level: state.level.min(most), ..state }
     }
 
+    /// Failures empty the bucket; they put nobody into debt.
     fn withdraw(&self, units: u32) {
-        self.change(|level, outstanding| (level.saturating_sub(units), outstanding));
+        self.change(|was| State { level: was.level.min((was.level - units as i32).max(0)), ..was });
     }
 
-    /// Tokens in the bucket, whole ones.
-    pub fn level(&self) -> u32 {
-        unpack(self.word.load(Relaxed)).0 / TOKEN
+    /// Tokens in the bucket, whole ones; below zero, so many are to be earned before more are given.
+    pub fn level(&self) -> i32 {
+        unpack(self.word.load(Relaxed)).level.div_euclid(TOKEN)
     }
 
     /// Tokens that are reserved and not settled.
     pub fn outstanding(&self) -> u32 {
-        unpack(self.word.load(Relaxed)).1
+        unpack(self.word.load(Relaxed)).outstanding
     }
 
-    fn change(&self, next: impl Fn(u32, u32) -> (u32, u32)) {
+    fn change(&self, next: impl Fn(State) -> State) {
         let mut word = self.word.load(Relaxed);
         loop {
-            let (level, outstanding) = unpack(word);
-            let (level, outstanding) = next(level, outstanding);
-            match self.replace(word, pack(level, outstanding)) {
+            match self.replace(word, pack(next(unpack(word)))) {
                 Ok(()) => return,
                 Err(now) => word = now,
             }
@@ -180,20 +240,19 @@ impl Budget {
     }
 }
 
-/// What one core has earned and not yet paid in: successes are gathered here, and go to the shared
-/// word a token at a time.
+/// What one core has earned and not yet paid in: it is gathered here, and goes to the shared word a
+/// token at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Purse {
     units: u32,
+    /// Until when time has been counted, by this core's clock.
+    counted: Option<Instant>,
 }
 
 impl Purse {
     pub(crate) fn on_success(&mut self, budget: &Budget) {
         self.units += budget.fraction;
-        if self.units >= TOKEN {
-            budget.deposit(self.units);
-            self.units = 0;
-        }
+        self.pay_in(budget);
     }
 
     pub(crate) fn on_failure(&mut self, budget: &Budget) {
@@ -202,7 +261,35 @@ impl Purse {
             budget.withdraw(budget.drain);
         }
     }
+
+    /// Counts the time that has passed. More than fills the bucket is not counted.
+    pub(crate) fn on_time(&mut self, budget: &Budget, now: Instant) {
+        if budget.per_second == 0 {
+            return;
+        }
+        let counted = *self.counted.get_or_insert(now);
+        let nanos = (now - counted).as_nanos();
+        let earned = nanos * u128::from(budget.per_second) / NANOS;
+        if earned == 0 {
+            return;
+        }
+        // What is left of a unit counts the next time.
+        let left = (nanos * u128::from(budget.per_second) % NANOS) / u128::from(budget.per_second);
+        self.counted = Some(now - Duration::from_nanos(left as u64));
+        let most = u128::from(budget.burst) * TOKEN as u128;
+        self.units += earned.min(most) as u32;
+        self.pay_in(budget);
+    }
+
+    fn pay_in(&mut self, budget: &Budget) {
+        if self.units >= TOKEN as u32 {
+            budget.deposit(self.units);
+            self.units = 0;
+        }
+    }
 }
+
+const NANOS: u128 = 1_000_000_000;
 
 #[cfg(all(test, loom))]
 mod model;

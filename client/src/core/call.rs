@@ -131,8 +131,9 @@ pub(crate) struct Call<P> {
     pub(crate) live: u8,
     /// Copies that ended and may have run.
     pub(crate) ran: u8,
-    /// Tokens that were reserved for it.
+    /// Tokens that were reserved for it, and those among them that are lent.
     pub(crate) tokens: u8,
+    pub(crate) lent: u8,
     pub(crate) sent: u8,
     pub(crate) hedges: u8,
     pub(crate) held: Option<Error>,
@@ -172,6 +173,7 @@ impl<P> Call<P> {
             live: 0,
             ran: 0,
             tokens: 0,
+            lent: 0,
             sent: 0,
             hedges: 0,
             held: None,
@@ -223,6 +225,28 @@ impl<P> Call<P> {
     /// Every copy so far certainly never ran.
     pub(crate) fn never_ran(&self) -> bool {
         self.live == 0 && self.ran == 0
+    }
+
+    /// The replica at that place did not serve the call. One whose connection broke has another
+    /// chance once it is connected again, for want of any other; the second time it may be the call
+    /// itself that breaks it.
+    pub(crate) fn was_failed_by(&self, place: u16) -> bool {
+        let lost = self.lost_at(place);
+        let failed = |copy: &Copied| {
+            copy.replica == place && copy.failed && copy.state != State::Ended(End::Lost)
+        };
+        lost > 1 || self.copies().iter().any(failed)
+    }
+
+    /// How many copies were lost with a connection to that replica.
+    pub(crate) fn lost_at(&self, place: u16) -> usize {
+        let lost = |copy: &&Copied| copy.replica == place && copy.state == State::Ended(End::Lost);
+        self.copies().iter().filter(lost).count()
+    }
+
+    /// A copy of it is out at the replica at that place, or about to be.
+    pub(crate) fn lives_at(&self, place: u16) -> bool {
+        self.copies().iter().any(|copy| copy.replica == place && copy.is_live())
     }
 
     /// The other tied copy's number.

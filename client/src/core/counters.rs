@@ -115,6 +115,10 @@ pub struct Denied {
     pub no_token: u64,
     /// Too many extra copies were outstanding.
     pub outstanding: u64,
+    /// The budget of the method was empty.
+    pub method_no_token: u64,
+    /// Too many extra copies of the method were outstanding.
+    pub method_outstanding: u64,
     /// There was no other replica to send it to.
     pub no_candidate: u64,
     /// Too little of the deadline was left.

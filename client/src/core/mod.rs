@@ -49,7 +49,7 @@ mod slots;
 mod switch;
 pub mod tie;
 
-pub use budget::{Budget, BudgetConfig, NoToken};
+pub use budget::{Budget, BudgetConfig, NoToken, Token};
 pub use call::MAX_ATTEMPTS;
 pub use calls::{Calls, Histograms};
 pub use config::{Config, ConfigError, RetryConfig};

@@ -77,15 +77,17 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Unless a policy knows better: a request that can't be meant is fatal, a failure is not, nor is
-    /// an error of the service's own. So an idempotent call that one replica answers with "not
-    /// found" is asked of the others, for a token each, whatever its policy: a service whose errors
-    /// are final registers a policy with a verdict that says so.
+    /// Unless a policy knows better: a failure of the replica may be bettered elsewhere; a request
+    /// that can't be meant is fatal, and so is an error of the service's own. That is an answer
+    /// ("not found"), which other replicas would repeat, each for a token; were it not, a load of
+    /// such answers would run everywhere and leave no tokens for the slow. A service whose replicas
+    /// differ registers a policy with a verdict that says which of its errors are worth asking
+    /// elsewhere: [`Calls::register_with`](super::Calls::register_with).
     pub const fn of(status: Status) -> Verdict {
         match status {
             Status::Ok => Verdict::Good,
-            Status::NoSuchMethod | Status::BadRequest => Verdict::Fatal,
-            Status::Failed | Status::App(_) => Verdict::Retryable,
+            Status::NoSuchMethod | Status::BadRequest | Status::App(_) => Verdict::Fatal,
+            Status::Failed => Verdict::Retryable,
         }
     }
 }

@@ -6,10 +6,13 @@
 //! a new configuration is handed to each core, which puts it in place between two calls.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use bowline_protocol::Status;
+use bowline_time::Instant;
 use hdrhistogram::Histogram;
 
+use super::budget::{Budget, Purse};
 use super::config::{ConfigError, check};
 use super::latency;
 use super::outcome::Verdict;
@@ -41,6 +44,9 @@ struct Name {
 #[derive(Debug)]
 struct Version {
     policy: Policy,
+    /// What pays for extra copies besides the client's own budget, and what this core earned for it.
+    budget: Option<Arc<Budget>>,
+    purse: Purse,
     /// Calls that follow it.
     calls: u32,
     /// A name stands for it.
@@ -91,6 +97,21 @@ pub(crate) struct Ended {
     pub(crate) latency: Duration,
 }
 
+impl Version {
+    fn new(policy: Policy, budget: Option<Arc<Budget>>) -> Version {
+        Version { policy, budget, purse: Purse::default(), calls: 0, named: true }
+    }
+
+    fn is(&self, policy: &Policy, budget: Option<&Arc<Budget>>) -> bool {
+        let same = match (&self.budget, budget) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        same && self.policy == *policy
+    }
+}
+
 impl Figures {
     fn new() -> Figures {
         let latency = latency::histogram();
@@ -110,7 +131,7 @@ impl Figures {
 impl Policies {
     /// [`PolicyId::NONE`] alone.
     pub(crate) fn new() -> Policies {
-        let version = Version { policy: Policy::None, calls: 0, named: true };
+        let version = Version::new(Policy::None, None);
         let name = Name { verdict: Verdict::of, stable: 0, trial: None, shadows: Vec::new() };
         Policies { names: vec![name], versions: vec![version] }
     }
@@ -121,7 +142,7 @@ impl Policies {
         policy: Policy,
         verdict: fn(Status) -> Verdict,
     ) -> Result<(PolicyId, u16), ConfigError> {
-        let stable = self.put(policy)?;
+        let stable = self.put(policy, None)?;
         self.names.push(Name { verdict, stable, trial: None, shadows: Vec::new() });
         Ok((PolicyId((self.names.len() - 1) as u16), stable))
     }
@@ -133,17 +154,40 @@ impl Policies {
         id: PolicyId,
         policy: Policy,
     ) -> Result<Option<u16>, ConfigError> {
+        let budget =
+            self.names.get(usize::from(id.0)).map(|name| self.version(name.stable).budget.clone());
+        self.change(id, policy, budget.flatten())
+    }
+
+    /// The name's calls pay for extra copies out of this budget, too, or out of none.
+    pub(crate) fn limit(
+        &mut self,
+        id: PolicyId,
+        budget: Option<Arc<Budget>>,
+    ) -> Result<Option<u16>, ConfigError> {
+        let known = usize::from(id.0) < self.names.len();
+        check("budget.policy", id.0, known && id != PolicyId::NONE, "one that was registered")?;
+        self.change(id, *self.policy(self.names[usize::from(id.0)].stable), budget)
+    }
+
+    fn change(
+        &mut self,
+        id: PolicyId,
+        policy: Policy,
+        budget: Option<Arc<Budget>>,
+    ) -> Result<Option<u16>, ConfigError> {
         policy.validate()?;
         let Some(name) = self.names.get(usize::from(id.0)) else { return Ok(None) };
-        if self.version(name.stable).policy == policy {
+        if self.version(name.stable).is(&policy, budget.as_ref()) {
             self.end_trial(id);
             return Ok(None);
         }
         let trial = name.trial.as_ref().map(|running| running.version);
-        let new = match trial.filter(|&trial| self.version(trial).policy == policy) {
+        let same = |&trial: &u16| self.version(trial).is(&policy, budget.as_ref());
+        let new = match trial.filter(same) {
             // What was on trial has what it learned.
             Some(trial) => trial,
-            None => self.put(policy)?,
+            None => self.put(policy, budget)?,
         };
         self.versions[usize::from(new)].named = true;
         let name = &mut self.names[usize::from(id.0)];
@@ -175,7 +219,8 @@ impl Policies {
             running.share = share;
             return Ok(None);
         }
-        let version = self.put(policy)?;
+        let budget = self.version(self.names[usize::from(id.0)].stable).budget.clone();
+        let version = self.put(policy, budget)?;
         self.end_trial(id);
         let trial = Trial { stable: Figures::new(), canary: Figures::new() };
         let running = Running { version, share, trial };
@@ -229,6 +274,35 @@ impl Policies {
         &self.version(version).policy
     }
 
+    /// The policy's own budget, if it has one.
+    pub(crate) fn budget(&self, version: u16) -> Option<&Budget> {
+        self.version(version).budget.as_deref()
+    }
+
+    /// The same, with what time has earned it.
+    pub(crate) fn purse(&mut self, version: u16, now: Instant) -> Option<&Budget> {
+        let Version { budget, purse, .. } = &mut self.versions[usize::from(version)];
+        let budget = budget.as_deref()?;
+        purse.on_time(budget, now);
+        Some(budget)
+    }
+
+    /// A call of that policy succeeded.
+    pub(crate) fn earn(&mut self, version: u16) {
+        let Version { budget, purse, .. } = &mut self.versions[usize::from(version)];
+        if let Some(budget) = budget {
+            purse.on_success(budget);
+        }
+    }
+
+    /// A call of that policy failed, and not by a fault of its own.
+    pub(crate) fn lose(&mut self, version: u16) {
+        let Version { budget, purse, .. } = &mut self.versions[usize::from(version)];
+        if let Some(budget) = budget {
+            purse.on_failure(budget);
+        }
+    }
+
     pub(crate) fn verdict(&self, name: u16) -> fn(Status) -> Verdict {
         self.names[usize::from(name)].verdict
     }
@@ -252,9 +326,9 @@ impl Policies {
     }
 
     /// A place for one more policy; one that nobody follows any more is used again.
-    fn put(&mut self, policy: Policy) -> Result<u16, ConfigError> {
+    fn put(&mut self, policy: Policy, budget: Option<Arc<Budget>>) -> Result<u16, ConfigError> {
         policy.validate()?;
-        let version = Version { policy, calls: 0, named: true };
+        let version = Version::new(policy, budget);
         let free = self.versions.iter().position(|old| !old.named && old.calls == 0);
         if let Some(at) = free {
             self.versions[at] = version;

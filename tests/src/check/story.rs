@@ -89,9 +89,14 @@ impl Copy {
         self.heard.is_none() && !self.wire_gone
     }
 
-    /// As far as the client knows, this copy's replica has it, or did not serve it.
-    pub(super) const fn spoils_replica(&self) -> bool {
-        !matches!(self.heard, Some(Heard::Withdrawn | Heard::Aborted))
+    /// As far as the client knows, this copy's replica did not serve it.
+    const fn failed(&self) -> bool {
+        matches!(self.heard, Some(Heard::Good | Heard::Bad | Heard::Refused))
+    }
+
+    /// The connection that brought it broke before it ended.
+    const fn lost(&self) -> bool {
+        self.heard.is_none() && self.wire_gone
     }
 }
 
@@ -104,4 +109,14 @@ pub(super) struct Call {
     pub(super) done: Option<Nanos>,
     /// Changed in this turn of its client.
     pub(super) touched: bool,
+}
+
+impl Call {
+    /// As far as the client knows, that server has a copy, or did not serve one. A connection that
+    /// broke once is no such failure: it may be there again.
+    pub(super) fn is_spoilt_at(&self, server: Host) -> bool {
+        let there = || self.copies.iter().filter(|copy| copy.server == server);
+        there().any(|copy| copy.alive() || copy.failed())
+            || there().filter(|copy| copy.lost()).count() > 1
+    }
 }

@@ -39,7 +39,7 @@ pub(super) fn judge_send(
             return Some((Rule::SentOnceUnlessIdempotent, how));
         }
     }
-    if copies.iter().any(|copy| copy.server == server && copy.spoils_replica()) {
+    if call.is_spoilt_at(server) {
         return Some((Rule::AnotherReplica, "goes to a replica that has one, or failed one"));
     }
     if request.cause == Cause::Hedge && request.tie.is_some() {
@@ -147,19 +147,13 @@ pub(super) fn is_early(call: &Call, outcome: Outcome) -> bool {
     let Outcome::Failed(error) = outcome else { return false };
     let betterable = matches!(
         error.kind,
-        ErrorKind::App(_)
-            | ErrorKind::Failed
-            | ErrorKind::ConnectionLost
-            | ErrorKind::Overloaded
-            | ErrorKind::Shed
+        ErrorKind::Failed | ErrorKind::ConnectionLost | ErrorKind::Overloaded | ErrorKind::Shed
     );
     betterable && call.copies.iter().any(Copy::alive)
 }
 
 /// No copy is alive, and a server is connected that has not failed the call.
 pub(super) fn is_forgotten(call: &Call, connected: &[Host]) -> bool {
-    let failed = |&server: &Host| {
-        call.copies.iter().any(|copy| copy.server == server && copy.spoils_replica())
-    };
+    let failed = |&server: &Host| call.is_spoilt_at(server);
     !call.copies.iter().any(Copy::alive) && !connected.iter().all(failed)
 }

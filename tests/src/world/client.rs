@@ -416,12 +416,16 @@ impl Client {
             env.book.accuse(Rule::CountersReconcile, None, how);
         }
         let (budget, set) = (self.calls.budget(), env.scenario.budget);
-        if budget.level() > set.burst || budget.outstanding() > set.outstanding {
+        if i64::from(budget.level()) > i64::from(set.burst)
+            || budget.outstanding() > set.outstanding
+        {
             let how = format!("{} tokens, {} outstanding", budget.level(), budget.outstanding());
             env.book.accuse(Rule::WithinBudget, None, how);
         }
         let extra = env.book.extra_starts(self.id.0);
-        let granted = f64::from(set.burst) + set.fraction * counters.ok as f64;
+        // What is lent for second copies is charged when they have run.
+        let lent = if counters.tied > 0 { set.outstanding } else { 0 };
+        let granted = f64::from(set.burst + lent) + set.fraction * counters.ok as f64;
         if extra as f64 > granted + counters.uncharged as f64 {
             let how = format!("{extra} extra executions for {} good calls", counters.ok);
             env.book.accuse(Rule::WithinBudget, None, how);
@@ -449,7 +453,7 @@ impl Client {
         }
         let counters = self.calls.counters();
         let extra = env.book.extra_starts(self.id.0);
-        let spent = u64::from(set.burst - self.calls.budget().level());
+        let spent = (i64::from(set.burst) - i64::from(self.calls.budget().level())).unsigned_abs();
         let exact = counters.lost == 0 && counters.uncharged == 0;
         if exact && spent != extra || spent + counters.uncharged < extra {
             let how = format!("{spent} tokens were spent on {extra} extra executions");

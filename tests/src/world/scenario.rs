@@ -167,7 +167,13 @@ impl Scenario {
             warm_up: 2_000_000,
             pick: PickRule::PowerOfTwo,
             load_lifetime: 20_000_000,
-            budget: BudgetConfig { fraction: 0.1, burst: 1000, outstanding: 1000, drain: 1.0 },
+            budget: BudgetConfig {
+                fraction: 0.1,
+                per_second: 0.0,
+                burst: 1000,
+                outstanding: 1000,
+                drain: 1.0,
+            },
             link: LinkConfig {
                 hello_timeout: Duration::from_millis(100),
                 ping_after: Duration::from_millis(10),

@@ -27,7 +27,8 @@ fn config(addresses: [SocketAddr; REPLICAS]) -> Config {
         READ,
         MethodConfig { policy: Policy::tied(), idempotent: true, deadline: PATIENCE },
     );
-    let budget = BudgetConfig { fraction: 1.0, burst: 4096, outstanding: 4096, drain: 0.0 };
+    let budget =
+        BudgetConfig { per_second: 0.0, fraction: 1.0, burst: 4096, outstanding: 4096, drain: 0.0 };
     config.core.budget = Arc::new(Budget::new(budget).expect("a budget"));
     config.core.max_calls = 1024;
     config

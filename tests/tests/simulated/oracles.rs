@@ -34,7 +34,13 @@ fn queues(servers: usize, load: f64, policy: Policy) -> Scenario {
         turn: 0,
         deadline: Span::Fixed(3600 * 1_000_000_000),
         classes: vec![Class::with(policy)],
-        budget: BudgetConfig { fraction: 1.0, burst: 1 << 20, outstanding: 1 << 20, drain: 0.0 },
+        budget: BudgetConfig {
+            per_second: 0.0,
+            fraction: 1.0,
+            burst: 100_000,
+            outstanding: 100_000,
+            drain: 0.0,
+        },
         // No pings: they would only take the world's time.
         link: LinkConfig { hello_timeout: HOUR, ping_after: 24 * HOUR, dead_after: 48 * HOUR },
         service: bowline_tests::world::Service {
@@ -192,7 +198,8 @@ fn when_everything_slows_down_hedges_stay_within_their_budget() {
     let mut scenario = queues(3, 0.3, hedged(3.0));
     scenario.server.slots = 8;
     scenario.calls = 20_000;
-    scenario.budget = BudgetConfig { fraction: 0.05, burst: 20, outstanding: 64, drain: 1.0 };
+    scenario.budget =
+        BudgetConfig { per_second: 0.0, fraction: 0.05, burst: 20, outstanding: 64, drain: 1.0 };
     scenario.nothing_fails = false;
     scenario.deadline = Span::Fixed(1_000 * SERVICE);
     let slow = |server| Fault {
@@ -216,7 +223,13 @@ fn after_a_surge_latency_comes_back_to_what_it_was() {
         scenario.calls = 30_000;
         scenario.nothing_fails = false;
         scenario.deadline = Span::Fixed(50 * SERVICE);
-        scenario.budget = BudgetConfig { fraction: 0.1, burst: 100, outstanding: 100, drain: 1.0 };
+        scenario.budget = BudgetConfig {
+            per_second: 0.0,
+            fraction: 0.1,
+            burst: 100,
+            outstanding: 100,
+            drain: 1.0,
+        };
         // Fifty times in a row so many calls at once as the servers do in a hundred service times.
         let burst =
             |n: u64| Fault { at: (5_000 + 20 * n) * SERVICE, lasts: 1, what: What::Burst(3, 300) };

@@ -29,7 +29,8 @@ fn pair(seed: u64, stagger: Nanos) -> Scenario {
     scenario.turn = 0;
     scenario.gap = Span::Fixed(5 * MS);
     scenario.calls = 10;
-    scenario.budget = BudgetConfig { fraction: 0.0, burst: 1000, outstanding: 1000, drain: 0.0 };
+    scenario.budget =
+        BudgetConfig { per_second: 0.0, fraction: 0.0, burst: 1000, outstanding: 1000, drain: 0.0 };
     scenario.nothing_fails = true;
     scenario
 }

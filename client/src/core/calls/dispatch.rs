@@ -4,6 +4,7 @@ use bowline_protocol::{Cause, Tie, Twin};
 use bowline_time::Instant;
 
 use super::{Calls, Pending};
+use crate::core::budget::Token;
 use crate::core::call::{Copied, NIL, Pair, Phase, State};
 use crate::core::guard::Event;
 use crate::core::outcome::{CallKey, Spec};
@@ -38,7 +39,8 @@ impl<P> Calls<P> {
         call.stranded_until = Instant::FAR_FUTURE;
         call.retry_at = Instant::FAR_FUTURE;
         call.retries = 0;
-        (call.len, call.live, call.ran, call.tokens) = (0, 0, 0, 0);
+        (call.len, call.live, call.ran) = (0, 0, 0);
+        (call.tokens, call.lent) = (0, 0);
         (call.sent, call.hedges) = (0, 0);
         call.held = None;
         call.pair = None;
@@ -98,7 +100,7 @@ impl<P> Calls<P> {
             self.counters.denied.no_candidate += 1;
             return;
         };
-        if !self.afford(slot) {
+        if !self.afford(slot, Token::Lent, now) {
             return;
         }
         self.announce(slot, second, policy, now);

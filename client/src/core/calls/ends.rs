@@ -126,7 +126,7 @@ impl<P> Calls<P> {
         winner: Option<Winner>,
         now: Instant,
     ) -> Done {
-        self.count_result(&result, winner);
+        self.count_result(slot, &result, winner);
         match (&result, winner) {
             (Ok(()), Some(Winner { cause: Cause::Hedge, .. })) => self.note(slot, Event::Won),
             (Err(error), _) if is_trouble(error.kind) => self.note(slot, Event::Failed),
@@ -146,7 +146,8 @@ impl<P> Calls<P> {
         Done { call: CallKey(bowline_protocol::Seq(seq)), tag, result, outcome }
     }
 
-    fn count_result(&mut self, result: &Result<(), Error>, winner: Option<Winner>) {
+    fn count_result(&mut self, slot: u32, result: &Result<(), Error>, winner: Option<Winner>) {
+        let policy = self.slots.get(slot).policy;
         let budget = &self.config.budget;
         match result {
             Ok(()) => {
@@ -154,6 +155,7 @@ impl<P> Calls<P> {
                 let hedged = winner.is_some_and(|w| w.cause == Cause::Hedge);
                 self.counters.hedge_wins += u64::from(hedged);
                 self.purse.on_success(budget);
+                self.policies.earn(policy);
             }
             Err(error) => {
                 self.counters.failed += 1;
@@ -161,6 +163,7 @@ impl<P> Calls<P> {
                 self.counters.deadline_missed += u64::from(missed);
                 if is_trouble(error.kind) {
                     self.purse.on_failure(budget);
+                    self.policies.lose(policy);
                 }
             }
         }
@@ -227,12 +230,15 @@ impl<P> Calls<P> {
         if let Some(timer) = call.timer.take() {
             self.wheel.cancel(timer);
         }
-        if call.tokens > 0 {
-            let tokens = u32::from(call.tokens);
-            let spent = u32::from(call.ran).saturating_sub(1).min(tokens);
-            self.config.budget.settle(spent, tokens - spent);
-        }
         let policy = call.policy;
+        if call.tokens > 0 {
+            let (tokens, lent) = (u32::from(call.tokens), u32::from(call.lent));
+            let spent = u32::from(call.ran).saturating_sub(1).min(tokens);
+            self.config.budget.settle(tokens - lent, lent, spent);
+            if let Some(own) = self.policies.budget(policy) {
+                own.settle(tokens - lent, lent, spent);
+            }
+        }
         self.policies.leave(policy);
         self.slots.put(slot);
     }

@@ -4,7 +4,7 @@ use bowline_protocol::{Cause, Error, ErrorKind, Executed};
 use bowline_time::Instant;
 
 use super::Calls;
-use crate::core::budget::NoToken;
+use crate::core::budget::{NoToken, Token};
 use crate::core::call::{Call, MAX_ATTEMPTS};
 use crate::core::guard::{Change, Event};
 use crate::core::outcome::{Done, End};
@@ -17,39 +17,60 @@ impl<P> Calls<P> {
     ///
     /// All copies but one that are out or may have run are extra; those that certainly never ran
     /// cost nothing. So a copy that was taken out of a queue leaves its token for the next.
-    pub(super) fn afford(&mut self, slot: u32) -> bool {
+    pub(super) fn afford(&mut self, slot: u32, token: Token, now: Instant) -> bool {
         let call = self.slots.get(slot);
         let missing = (call.live + call.ran).saturating_sub(call.tokens);
-        (0..missing).all(|_| self.take_token(slot))
+        (0..missing).all(|_| self.take_token(slot, token, now))
     }
 
-    /// One more token for the call.
-    pub(super) fn take_token(&mut self, slot: u32) -> bool {
-        let reserved = self.config.budget.reserve();
+    /// One more token for the call: of its method's budget, if that has one, and of the client's.
+    pub(super) fn take_token(&mut self, slot: u32, token: Token, now: Instant) -> bool {
+        let policy = self.slots.get(slot).policy;
+        let own = self.policies.purse(policy, now);
+        if let Err(why) = own.map_or(Ok(()), |budget| budget.reserve(token)) {
+            match why {
+                NoToken::Empty => self.counters.denied.method_no_token += 1,
+                NoToken::Outstanding => self.counters.denied.method_outstanding += 1,
+            }
+            return false;
+        }
+        let budget = &self.config.budget;
+        self.purse.on_time(budget, now);
+        let reserved = budget.reserve(token);
         match reserved {
-            Ok(()) => self.slots.get_mut(slot).tokens += 1,
+            Ok(()) => {
+                let call = self.slots.get_mut(slot);
+                call.tokens += 1;
+                call.lent += u8::from(token == Token::Lent);
+            }
             Err(NoToken::Empty) => self.counters.denied.no_token += 1,
             Err(NoToken::Outstanding) => self.counters.denied.outstanding += 1,
+        }
+        if let (Err(_), Some(own)) = (reserved, self.policies.budget(policy)) {
+            let lent = u32::from(token == Token::Lent);
+            own.settle(1 - lent, lent, 0);
         }
         reserved.is_ok()
     }
 
-    /// A replica that takes the payload, without a live or failed copy of this call, in another domain than the live ones
-    /// if there is one.
+    /// A replica that takes the payload and has not failed this call, for want of any other one
+    /// whose connection broke and came back; in another domain than those that have it, or failed
+    /// it, if there is one.
     pub(super) fn pick_other(&mut self, slot: u32, now: Instant) -> Option<u16> {
-        self.pick_where(slot, now, |_| true)
+        self.pick_where(slot, now, true, |_| true)
     }
 
-    /// The same, for a copy beside another.
+    /// The same for a copy beside another, where nothing is to be made do with.
     pub(super) fn pick_second(&mut self, slot: u32, now: Instant) -> Option<u16> {
         let method = self.slots.get(slot).method;
-        self.pick_where(slot, now, |replica| replica.allows_second(method))
+        self.pick_where(slot, now, false, |replica| replica.allows_second(method))
     }
 
     fn pick_where(
         &mut self,
         slot: u32,
         now: Instant,
+        again: bool,
         suits: impl Fn(&Replica) -> bool,
     ) -> Option<u16> {
         let call = self.slots.get(slot);
@@ -60,17 +81,20 @@ impl<P> Calls<P> {
             None => Order::Extra,
         };
         self.picker.pick(replicas, now, order, |place, replica| {
-            let copies = call.copies();
             if !replica.fits(call.size) || !suits(replica) {
                 return None;
             }
-            if copies.iter().any(|c| c.replica == place && (c.is_live() || c.failed)) {
+            if call.lives_at(place) || call.was_failed_by(place) {
                 return None;
             }
-            let beside = copies.iter().any(|c| {
+            let lost = call.lost_at(place) > 0;
+            if lost && !again {
+                return None;
+            }
+            let beside = call.copies().iter().any(|c| {
                 (c.is_live() || c.failed) && replicas.get(c.replica).domain == replica.domain
             });
-            Some(u8::from(beside))
+            Some(u8::from(lost) << 1 | u8::from(beside))
         })
     }
 
@@ -149,7 +173,7 @@ impl<P> Calls<P> {
             self.counters.denied.no_candidate += 1;
             return;
         };
-        if self.afford(slot) {
+        if self.afford(slot, Token::Paid, now) {
             self.launch(slot, place, Cause::Hedge, now);
             self.slots.get_mut(slot).hedges += 1;
             self.note(slot, Event::Sent);
@@ -188,7 +212,7 @@ impl<P> Calls<P> {
         let remaining = self.slots.get(slot).deadline - now;
         // What can't come back in time is not worth running.
         let is_near = |replica: &Replica| replica.rtt.is_none_or(|rtt| rtt < remaining);
-        let Some(place) = self.pick_where(slot, now, is_near) else {
+        let Some(place) = self.pick_where(slot, now, true, is_near) else {
             if self.pick_other(slot, now).is_some() {
                 let late = Error::new(ErrorKind::DeadlineExceeded, Executed::No);
                 self.slots.get_mut(slot).held.get_or_insert(late);
@@ -204,7 +228,7 @@ impl<P> Calls<P> {
             }
             return Some(self.fail_held(slot, now));
         };
-        if end == End::Replied && !self.afford(slot) {
+        if end == End::Replied && !self.afford(slot, Token::Paid, now) {
             return Some(self.fail_held(slot, now));
         }
         self.send_again(slot, place, now);
@@ -228,7 +252,7 @@ impl<P> Calls<P> {
 
     /// Sends a copy in the place of those that ended.
     pub(super) fn send_again(&mut self, slot: u32, place: u16, now: Instant) {
-        if !self.afford(slot) {
+        if !self.afford(slot, Token::Paid, now) {
             // A connection that breaks takes all its copies with it, more than any burst covers.
             // It does so once, so this can't feed on itself; an error reply can.
             self.counters.uncharged += 1;

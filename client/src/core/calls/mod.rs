@@ -161,6 +161,20 @@ impl<P> Calls<P> {
         Ok(())
     }
 
+    /// Calls of this policy pay for extra copies out of this budget, besides the client's own; None:
+    /// out of that alone. It may be shared by other policies and other cores. Calls that are under
+    /// way settle with the budget that they began with.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if that policy was not registered.
+    pub fn limit(&mut self, id: PolicyId, budget: Option<Arc<Budget>>) -> Result<(), ConfigError> {
+        if let Some(place) = self.policies.limit(id, budget)? {
+            self.methods.forget(place);
+        }
+        Ok(())
+    }
+
     /// Puts a policy on trial beside another: a share of the calls, 0 to 1, follows it, chosen by a
     /// hash of the call's name. [`Calls::trial`] tells what came of it; [`Calls::replace`] by the
     /// policy on trial makes it the only one.

@@ -6,6 +6,7 @@ use bowline_protocol::{Cause, ErrorKind};
 use bowline_time::Instant;
 
 use super::Calls;
+use crate::core::budget::Token;
 use crate::core::call::{Call, MAX_ATTEMPTS, State};
 use crate::core::outcome::End;
 
@@ -21,7 +22,7 @@ impl<P> Calls<P> {
         let jitter = span.as_nanos() as u64 / 2 * u64::from(self.picker.below(1024)) / 1024;
         let asked = call.held.and_then(|error| error.after).unwrap_or_default();
         let wait = asked.max(span / 2 + Duration::from_nanos(jitter));
-        if now + wait >= call.deadline || !self.take_token(slot) {
+        if now + wait >= call.deadline || !self.take_token(slot, Token::Paid, now) {
             return false;
         }
         let call = self.slots.get_mut(slot);

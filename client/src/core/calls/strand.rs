@@ -30,12 +30,13 @@ impl<P> Calls<P> {
 
     /// No replica that takes the call is connected, and one that has not failed it may yet be.
     pub(super) fn may_strand(&self, slot: u32) -> bool {
-        let size = self.slots.get(slot).size;
-        let copies = self.slots.get(slot).copies();
-        let failed = |place| copies.iter().any(|copy| copy.replica == place && copy.failed);
+        let call = self.slots.get(slot);
         !self.config.patience.is_zero()
-            && self.replicas.iter().all(|(_, replica)| !replica.fits(size))
-            && self.replicas.iter().any(|(place, it)| size <= it.takes && !failed(place))
+            && self.replicas.iter().all(|(_, replica)| !replica.fits(call.size))
+            && self
+                .replicas
+                .iter()
+                .any(|(place, it)| call.size <= it.takes && !call.was_failed_by(place))
     }
 
     /// Makes all calls due that wait for a replica. It looks at every slot; connections are rare.

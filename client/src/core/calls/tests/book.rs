@@ -50,19 +50,6 @@ fn a_closed_connection_sends_its_calls_elsewhere_at_once() {
 }
 
 #[test]
-fn a_replica_that_lost_the_call_is_not_asked_again_when_it_is_back() {
-    let mut world = World::new();
-    let call = world.start(world.none);
-    world.closed(A);
-    world.calls.on_connected(A, station(A));
-    world.closed(B);
-    world.closed(C);
-    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
-    assert_eq!(world.ok(A, call, 0), None);
-    world.at_rest();
-}
-
-#[test]
 fn a_broken_connection_loses_no_call_even_with_an_empty_budget() {
     let empty = BudgetConfig { burst: 0, ..BudgetConfig::default() };
     let mut world = World::with(empty, |_| {});

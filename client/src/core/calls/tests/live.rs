@@ -90,6 +90,39 @@ fn a_share_of_the_calls_runs_the_policy_on_trial_and_the_figures_are_apart() {
     world.at_rest();
 }
 
+#[test]
+fn a_method_pays_out_of_its_own_budget_and_the_clients() {
+    let mut world = World::new();
+    let one = BudgetConfig { fraction: 0.0, per_second: 0.0, burst: 1, ..BudgetConfig::default() };
+    let own = std::sync::Arc::new(Budget::new(one).unwrap());
+    world.calls.limit(world.hedged, Some(own.clone())).unwrap();
+    let first = world.start(world.hedged);
+    let second = world.start(world.hedged);
+    world.pass(HEDGE_DELAY);
+    assert_eq!(world.sends.len(), 3, "one hedge of two");
+    assert_eq!(world.calls.counters().denied.method_no_token, 1);
+    assert_eq!((own.level(), world.outstanding()), (0, 1));
+    for call in [first, second] {
+        world.ok(A, call, 0);
+        world.ended(B, call, 1, How::Withdrawn);
+    }
+    assert_eq!((own.level(), own.outstanding()), (1, 0), "it came back to both");
+    assert_eq!(world.calls.budget().level(), 256);
+    world.at_rest();
+}
+
+#[test]
+fn what_the_clients_budget_denies_the_methods_gets_back() {
+    let none = BudgetConfig { burst: 0, ..BudgetConfig::default() };
+    let mut world = World::with(none, |_| {});
+    let own = std::sync::Arc::new(Budget::new(BudgetConfig::default()).unwrap());
+    world.calls.limit(world.tied, Some(own.clone())).unwrap();
+    let call = world.start(world.tied);
+    assert_eq!(world.calls.counters().denied.no_token, 1);
+    assert_eq!((own.level(), own.outstanding()), (256, 0));
+    assert!(world.ok(A, call, 0).is_some());
+}
+
 /// Of a hundred calls ten take 20 ms, all others 2 ms; replicas take turns.
 fn shadowed(candidates: &[Candidate]) -> World {
     let mut world = World::with(BudgetConfig::default(), |config| {

@@ -112,11 +112,11 @@ fn when_all_have_failed_it_the_call_ends_with_the_error_that_says_most() {
     let mut world = World::new();
     let call = world.start(world.none);
     world.overloaded(A, call, 0);
-    world.reply(B, call, 1, Status::App(9));
+    world.reply(B, call, 1, Status::Failed);
     world.ended(C, call, 2, How::Shed);
     let done = world.done.pop().unwrap();
     let error = done.result.unwrap_err();
-    assert_eq!((error.kind, error.executed), (ErrorKind::App(9), Executed::Yes));
+    assert_eq!((error.kind, error.executed), (ErrorKind::Failed, Executed::Yes));
     assert_eq!(done.outcome.attempts, 3);
     world.at_rest();
 }
@@ -137,10 +137,21 @@ fn an_overload_everywhere_says_when_to_ask_again() {
 fn an_error_reply_as_the_last_word_is_handed_over_with_its_payload() {
     let mut world = World::new();
     let call = world.start(world.none);
-    assert_eq!(world.reply(A, call, 0, Status::App(1)), None, "B may know better");
-    assert_eq!(world.reply(B, call, 1, Status::App(2)), None, "C may know better");
-    let done = world.reply(C, call, 2, Status::App(3)).unwrap();
-    assert_eq!(done.result.unwrap_err().kind, ErrorKind::App(3));
+    assert_eq!(world.reply(A, call, 0, Status::Failed), None, "B may do better");
+    assert_eq!(world.reply(B, call, 1, Status::Failed), None, "C may do better");
+    let done = world.reply(C, call, 2, Status::Failed).unwrap();
+    assert_eq!(done.result.unwrap_err().kind, ErrorKind::Failed);
+    world.at_rest();
+}
+
+#[test]
+fn a_services_own_error_is_its_answer_and_asks_nobody_else() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    let done = world.reply(A, call, 0, Status::App(1)).unwrap();
+    assert_eq!(done.result.unwrap_err().kind, ErrorKind::App(1));
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    assert_eq!(world.calls.budget().level(), 256, "and is nobody's failure");
     world.at_rest();
 }
 

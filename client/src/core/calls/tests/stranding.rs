@@ -24,7 +24,7 @@ fn a_call_that_starts_without_any_replica_waits_for_one() {
 }
 
 #[test]
-fn a_call_that_loses_all_its_replicas_goes_on_at_the_first_that_has_not_failed_it() {
+fn a_call_that_loses_all_its_replicas_goes_on_at_the_first_that_comes_back() {
     let mut world = World::new();
     let call = world.start(world.none);
     world.closed(B);
@@ -33,10 +33,52 @@ fn a_call_that_loses_all_its_replicas_goes_on_at_the_first_that_has_not_failed_i
     world.closed(A);
     world.waits();
     world.connected(A);
+    assert_eq!(world.sent(), (A, 1, Cause::Redispatch), "it broke, and that is all");
+    assert!(world.ok(A, call, 1).is_some());
+    world.at_rest();
+}
+
+#[test]
+fn a_replica_that_broke_and_came_back_is_asked_only_if_there_is_no_other() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.closed(A);
+    world.connected(A);
+    world.sends.clear();
+    world.closed(B);
+    assert_eq!(world.sent(), (C, 2, Cause::Redispatch), "C has not failed it, A has");
+    world.closed(C);
+    assert_eq!(world.sent(), (A, 3, Cause::Redispatch));
+    assert!(world.ok(A, call, 3).is_some());
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_broke_the_same_replica_twice_is_not_sent_there_a_third_time() {
+    let mut world = World::new();
+    world.start(world.none);
+    for replica in [A, B, C, A, B, C] {
+        world.waits();
+        world.closed(replica);
+        world.connected(replica);
+    }
+    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
+    assert_eq!(world.sends.len(), 6, "two at each");
+    world.at_rest();
+}
+
+#[test]
+fn a_hedge_never_goes_to_a_replica_that_broke_with_a_copy_of_the_call() {
+    let mut world = World::new();
+    let call = world.start(world.hedged);
+    world.closed(C);
+    world.closed(A);
+    world.connected(A);
+    world.sends.clear();
+    world.pass(HEDGE_DELAY);
     world.nothing_sent();
-    world.connected(C);
-    assert_eq!(world.sent(), (C, 1, Cause::Redispatch));
-    assert!(world.ok(C, call, 1).is_some());
+    assert_eq!(world.calls.counters().denied.no_candidate, 1);
+    assert!(world.ok(B, call, 1).is_some());
     world.at_rest();
 }
 

@@ -124,6 +124,20 @@ fn if_the_first_ends_before_the_second_is_sent_the_tie_is_void_and_a_fresh_copy_
 }
 
 #[test]
+fn as_many_calls_are_tied_as_may_be_outstanding_however_small_the_burst() {
+    let budget = BudgetConfig { burst: 1, outstanding: 50, ..BudgetConfig::default() };
+    let mut world = World::with(budget, |_| {});
+    let calls: Vec<CallKey> = (0..60).map(|_| world.start(world.tied)).collect();
+    let counters = world.calls.counters();
+    assert_eq!((counters.tied, counters.denied.outstanding), (50, 10));
+    for call in calls {
+        world.ok(A, call, 0);
+    }
+    assert_eq!(world.calls.budget().level(), 1);
+    world.at_rest();
+}
+
+#[test]
 fn a_void_tie_after_an_error_uses_the_token_that_the_second_copy_had() {
     let budget = BudgetConfig { burst: 1, fraction: 0.0, ..BudgetConfig::default() };
     let mut world = World::with(budget, |_| {});
