@@ -240,8 +240,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the cap on what is outstanding is off by one",
         BUDGET,
-        "            if outstanding >= self.cap {",
-        "            if outstanding > self.cap {",
+        "            if outstanding >= cap {",
+        "            if outstanding > cap {",
     ),
     mutation(
         "an empty bucket gives a token",

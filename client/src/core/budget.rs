@@ -16,9 +16,9 @@
 //! A call may have to pay twice: out of its method's bucket and out of the client's.
 
 #[cfg(not(loom))]
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use core::time::Duration;
 
@@ -100,12 +100,13 @@ pub struct Budget {
     /// Level in units, which may be below zero: 30 bits. Tokens outstanding, and those among them
     /// that are paid for: 17 bits each.
     word: AtomicU64,
-    burst: u32,
-    cap: u32,
-    fraction: u32,
+    /// The settings, which may change at any time: each is read by itself.
+    burst: AtomicU32,
+    cap: AtomicU32,
+    fraction: AtomicU32,
     /// Units a second.
-    per_second: u32,
-    drain: u32,
+    per_second: AtomicU32,
+    drain: AtomicU32,
 }
 
 /// What the word holds.
@@ -147,12 +148,22 @@ impl Budget {
         let full = State { level: config.burst as i32 * TOKEN, outstanding: 0, paid: 0 };
         Budget {
             word: AtomicU64::new(pack(full)),
-            burst: config.burst,
-            cap: config.outstanding,
-            fraction: units(config.fraction),
-            per_second: units(config.per_second),
-            drain: units(config.drain),
+            burst: AtomicU32::new(config.burst),
+            cap: AtomicU32::new(config.outstanding),
+            fraction: AtomicU32::new(units(config.fraction)),
+            per_second: AtomicU32::new(units(config.per_second)),
+            drain: AtomicU32::new(units(config.drain)),
         }
+    }
+
+    /// Has the settings of another from now on; what is in the bucket and what is out stays. A
+    /// level above the burst comes down with the next change.
+    pub fn take_settings(&self, from: &Budget) {
+        self.burst.store(from.burst.load(Relaxed), Relaxed);
+        self.cap.store(from.cap.load(Relaxed), Relaxed);
+        self.fraction.store(from.fraction.load(Relaxed), Relaxed);
+        self.per_second.store(from.per_second.load(Relaxed), Relaxed);
+        self.drain.store(from.drain.load(Relaxed), Relaxed);
     }
 
     /// Reserves a token for a copy that is about to be sent.
@@ -161,10 +172,11 @@ impl Budget {
     ///
     /// [`NoToken`]; nothing was reserved then.
     pub fn reserve(&self, token: Token) -> Result<(), NoToken> {
+        let cap = self.cap.load(Relaxed);
         let mut word = self.word.load(Relaxed);
         loop {
             let State { level, outstanding, paid } = unpack(word);
-            if outstanding >= self.cap {
+            if outstanding >= cap {
                 return Err(NoToken::Outstanding);
             }
             if level < TOKEN {
@@ -197,7 +209,7 @@ impl Budget {
     }
 
     fn deposit(&self, units: u32) {
-        let most = self.burst * TOKEN as u32;
+        let most = self.burst.load(Relaxed) * TOKEN as u32;
         let units = units.min(most) as i32;
         self.change(|was| self.capped(State { level: was.level.saturating_add(units), ..was }));
     }
@@ -205,7 +217,7 @@ impl Budget {
     /// What is paid for has its place kept in the bucket: else a full bucket could be spent twice
     /// within a moment, once from the level and once from what was reserved long before.
     fn capped(&self, state: State) -> State {
-        let most = self.burst.saturating_sub(state.paid) as i32 * TOKEN;
+        let most = self.burst.load(Relaxed).saturating_sub(state.paid) as i32 * TOKEN;
         State { level: state.level.min(most), ..state }
     }
 
@@ -251,32 +263,35 @@ pub(crate) struct Purse {
 
 impl Purse {
     pub(crate) fn on_success(&mut self, budget: &Budget) {
-        self.units += budget.fraction;
+        self.units += budget.fraction.load(Relaxed);
         self.pay_in(budget);
     }
 
     pub(crate) fn on_failure(&mut self, budget: &Budget) {
         self.units = 0;
-        if budget.drain > 0 {
-            budget.withdraw(budget.drain);
+        let drain = budget.drain.load(Relaxed);
+        if drain > 0 {
+            budget.withdraw(drain);
         }
     }
 
     /// Counts the time that has passed. More than fills the bucket is not counted.
     pub(crate) fn on_time(&mut self, budget: &Budget, now: Instant) {
-        if budget.per_second == 0 {
+        let per_second = u128::from(budget.per_second.load(Relaxed));
+        if per_second == 0 {
+            self.counted = None;
             return;
         }
         let counted = *self.counted.get_or_insert(now);
         let nanos = (now - counted).as_nanos();
-        let earned = nanos * u128::from(budget.per_second) / NANOS;
+        let earned = nanos * per_second / NANOS;
         if earned == 0 {
             return;
         }
         // What is left of a unit counts the next time.
-        let left = (nanos * u128::from(budget.per_second) % NANOS) / u128::from(budget.per_second);
+        let left = (nanos * per_second % NANOS) / per_second;
         self.counted = Some(now - Duration::from_nanos(left as u64));
-        let most = u128::from(budget.burst) * TOKEN as u128;
+        let most = u128::from(budget.burst.load(Relaxed)) * TOKEN as u128;
         self.units += earned.min(most) as u32;
         self.pay_in(budget);
     }

@@ -52,6 +52,8 @@ pub mod tie;
 pub use budget::{Budget, BudgetConfig, NoToken, Token};
 pub use call::MAX_ATTEMPTS;
 pub use calls::{Calls, Histograms};
+#[cfg(feature = "io")]
+pub(crate) use config::check;
 pub use config::{Config, ConfigError, RetryConfig};
 pub use counters::{Counters, Denied, SwitchedOff};
 pub use guard::{AutoOff, OffReason};

@@ -167,7 +167,11 @@ impl Policies {
     ) -> Result<Option<u16>, ConfigError> {
         let known = usize::from(id.0) < self.names.len();
         check("budget.policy", id.0, known && id != PolicyId::NONE, "one that was registered")?;
-        self.change(id, *self.policy(self.names[usize::from(id.0)].stable), budget)
+        let stable = self.version(self.names[usize::from(id.0)].stable);
+        if stable.is(&stable.policy, budget.as_ref()) {
+            return Ok(None);
+        }
+        self.change(id, stable.policy, budget)
     }
 
     fn change(
@@ -272,6 +276,10 @@ impl Policies {
 
     pub(crate) fn policy(&self, version: u16) -> &Policy {
         &self.version(version).policy
+    }
+
+    pub(crate) fn stable(&self, id: PolicyId) -> Option<&Policy> {
+        self.names.get(usize::from(id.0)).map(|name| self.policy(name.stable))
     }
 
     /// The policy's own budget, if it has one.

@@ -20,6 +20,8 @@ pub(crate) struct Replica {
     pub(crate) station: Option<Station>,
     /// It will close that connection: nothing new for it.
     pub(crate) leaving: bool,
+    /// It is none of the set any more: nothing new for it, and no hope of it.
+    pub(crate) removed: bool,
     /// Copies of ours that are out there.
     pub(crate) in_flight: u32,
     pub(crate) load: Load,
@@ -39,7 +41,7 @@ pub(crate) struct Replica {
 impl Replica {
     /// It may be sent something new.
     pub(crate) fn is_open(&self) -> bool {
-        self.station.is_some() && !self.leaving
+        self.station.is_some() && !self.leaving && !self.removed
     }
 
     /// It may be sent something new of that size.
@@ -94,6 +96,7 @@ impl Replicas {
             domain,
             station: None,
             leaving: false,
+            removed: false,
             in_flight: 0,
             load: Load::default(),
             load_at: Instant::EPOCH,
@@ -120,7 +123,7 @@ impl Replicas {
 
     /// No replica, connected or not, is known to take a payload of that size.
     pub(crate) fn none_takes(&self, size: u32) -> bool {
-        !self.all.is_empty() && self.all.iter().all(|replica| size > replica.takes)
+        !self.all.is_empty() && self.all.iter().all(|it| it.removed || size > it.takes)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Replica)> {

@@ -17,45 +17,40 @@ pub struct Call {
     shared: Rc<Shared>,
     method: Method,
     payload: Buffer,
-    policy: PolicyId,
+    policy: Option<PolicyId>,
     shard_key: Option<u64>,
     options: OptionSet,
     idempotent: bool,
     from_extra: bool,
-    deadline: Duration,
+    deadline: Option<Duration>,
 }
 
 impl Call {
     pub(super) fn new(shared: Rc<Shared>, method: Method, payload: &[u8]) -> Call {
         let shell = &shared.shell;
         let payload = shell.pool.copy(payload);
-        let known = {
-            let state = shell.state.borrow();
-            state.methods.iter().find(|(known, ..)| *known == method).copied()
-        };
-        let (_, config, policy) = known.unwrap_or((method, Default::default(), PolicyId::NONE));
         Call {
             shared,
             method,
             payload,
-            policy,
+            policy: None,
             shard_key: None,
             options: OptionSet::NONE,
-            idempotent: config.idempotent,
+            idempotent: false,
             from_extra: false,
-            deadline: config.deadline,
+            deadline: None,
         }
     }
 
     /// It must be done within this time, counted from when it is first awaited.
     pub fn deadline(mut self, within: Duration) -> Call {
-        self.deadline = within;
+        self.deadline = Some(within);
         self
     }
 
     /// What is done against its tail.
     pub fn policy(mut self, policy: PolicyId) -> Call {
-        self.policy = policy;
+        self.policy = Some(policy);
         self
     }
 
@@ -171,15 +166,16 @@ impl Calling {
         let shell = &self.shared.shell;
         let now = shell.now();
         let size = u32::try_from(call.payload.len()).unwrap_or(u32::MAX);
+        let defaults = shell.state.borrow().methods.find(call.method, call.options.class);
         let spec = Spec {
             method: call.method,
             payload: call.payload,
             size,
-            deadline: now + call.deadline,
-            policy: call.policy,
+            deadline: now + call.deadline.unwrap_or(defaults.deadline),
+            policy: call.policy.unwrap_or(defaults.policy),
             shard_key: call.shard_key,
             options: call.options,
-            idempotent: call.idempotent,
+            idempotent: call.idempotent || defaults.idempotent,
             from_extra: call.from_extra,
             tag: 0,
         };

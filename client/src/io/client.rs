@@ -1,15 +1,20 @@
-use std::collections::HashMap;
+use std::future::poll_fn;
 use std::rc::Rc;
 
-use bowline_protocol::{ClientId, Frame, Goodbye, GoodbyeReason, Method, codec};
+use bowline_protocol::{ClientId, Frame, Goodbye, GoodbyeReason, Method, TrafficClass, codec};
 use bowline_runtime::{JoinHandle, Stage, spawn_at, timeout};
+use tracing::{info, warn};
 
 use super::call::Call;
 use super::config::{Config, ConnectError, Replica};
-use super::connection::{self, Terms};
+use super::connection::Terms;
+use super::live::Live;
+use super::members::Members;
 use super::shell::Shell;
 use super::timer;
-use crate::core::{Calls, ConfigError, Counters, Histograms, Policy, PolicyId, Verdict};
+use crate::core::{
+    Calls, ConfigError, Counters, Histograms, Policy, PolicyId, Shadowed, Trial, Verdict,
+};
 
 /// A client on this core. Clones are handles of the same one; when the last is gone, with the last
 /// call, its connections close.
@@ -21,6 +26,7 @@ pub struct Client {
 /// What handles and calls hold, and tasks do not.
 pub(super) struct Shared {
     pub(super) shell: Rc<Shell>,
+    members: Rc<Members>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -31,8 +37,8 @@ pub struct Snapshot {
     pub counters: Counters,
     /// What calls and copies took.
     pub histograms: Histograms,
-    /// Tokens in the budget.
-    pub budget_level: u32,
+    /// Tokens in the budget; below zero, so many are to be earned before more are given.
+    pub budget_level: i32,
     /// Tokens that are out.
     pub budget_outstanding: u32,
     /// How many replicas are connected.
@@ -76,15 +82,8 @@ impl Client {
             core.seed = id;
         }
         let seed = core.seed;
-        let mut calls = Calls::new(ClientId(id), core)?;
-        add_replicas(&mut calls, &config.replicas);
-        let highest = config.replicas.iter().map(|replica| replica.id.0).max().unwrap_or(0);
-        let shell = Rc::new(Shell::new(calls, usize::from(highest) + 1));
-        for (method, of) in &config.methods {
-            let mut state = shell.state.borrow_mut();
-            let policy = state.calls.register(of.policy)?;
-            state.methods.push((*method, *of, policy));
-        }
+        let shell = Rc::new(Shell::new(Calls::new(ClientId(id), core)?));
+        shell.follow(&config.methods)?;
         let terms = Terms {
             client: ClientId(id),
             seed,
@@ -93,12 +92,14 @@ impl Client {
             backoff: config.backoff,
             max_reply: config.max_reply,
         };
+        let members = Rc::new(Members::new(shell.clone(), terms));
+        members.follow(&config.replicas);
         let mut tasks = vec![spawn_at(Stage::Decide, timer::drive(shell.clone()))];
-        for replica in &config.replicas {
-            let kept = connection::keep(shell.clone(), replica.clone(), terms.clone());
-            tasks.push(spawn_at(Stage::Input, kept));
+        if let Some(live) = &config.live {
+            let followed = follow(live.clone(), shell.clone(), members.clone());
+            tasks.push(spawn_at(Stage::Input, followed));
         }
-        Ok(Client { shared: Rc::new(Shared { shell, tasks }) })
+        Ok(Client { shared: Rc::new(Shared { shell, members, tasks }) })
     }
 
     /// A call to be awaited. The payload is copied.
@@ -137,6 +138,19 @@ impl Client {
         self.shared.shell.state.borrow_mut().calls.replace(id, policy)
     }
 
+    /// What came of the policy that is on trial for a method's calls of a class, if one is.
+    pub fn trial(&self, method: Method, class: Option<TrafficClass>) -> Option<Trial> {
+        let state = self.shared.shell.state.borrow();
+        state.calls.trial(state.methods.policy(method, class)?).cloned()
+    }
+
+    /// What the policies that are only thought of would have done with a method's calls of a class.
+    pub fn shadows(&self, method: Method, class: Option<TrafficClass>) -> Vec<Shadowed> {
+        let state = self.shared.shell.state.borrow();
+        let policy = state.methods.policy(method, class);
+        policy.map_or_else(Vec::new, |policy| state.calls.shadows(policy).to_vec())
+    }
+
     /// How many replicas are connected.
     pub fn connected(&self) -> usize {
         self.shared.shell.state.borrow().lines.iter().flatten().count()
@@ -163,6 +177,7 @@ impl Client {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        self.members.end();
         let Ok(mut state) = self.shell.state.try_borrow_mut() else { return };
         let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
         for line in state.lines.iter_mut().filter_map(Option::take) {
@@ -171,8 +186,24 @@ impl Drop for Shared {
     }
 }
 
+/// Puts every configuration in place that is set from now on; and the one that was, in case it was
+/// set since the client was configured.
+async fn follow(live: Live, shell: Rc<Shell>, members: Rc<Members>) {
+    let mut seen = u64::MAX;
+    loop {
+        let (generation, config) = poll_fn(|context| live.poll_changed(seen, context)).await;
+        seen = generation;
+        members.follow(&config.replicas);
+        match shell.follow(&config.methods) {
+            Ok(()) => info!(generation, replicas = config.replicas.len(), "configured"),
+            Err(error) => warn!(generation, "a method keeps its old settings: {error}"),
+        }
+        shell.pump();
+    }
+}
+
 /// Two connections of one number would take each other's copies off the book.
-fn check_replicas(replicas: &[Replica]) -> Result<(), ConnectError> {
+pub(super) fn check_replicas(replicas: &[Replica]) -> Result<(), ConnectError> {
     if replicas.is_empty() {
         return Err(ConnectError::NoReplicas);
     }
@@ -182,16 +213,4 @@ fn check_replicas(replicas: &[Replica]) -> Result<(), ConnectError> {
         }
     }
     Ok(())
-}
-
-/// Failure domains are numbers to the machine: a name has one, and no name has one of its own.
-fn add_replicas<P>(calls: &mut Calls<P>, replicas: &[Replica]) {
-    let mut names = HashMap::new();
-    for (number, replica) in (0..).zip(replicas) {
-        let domain = match &replica.domain {
-            Some(name) => *names.entry(name).or_insert(number),
-            None => number,
-        };
-        calls.add_replica(replica.id, domain);
-    }
 }

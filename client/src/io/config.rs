@@ -1,9 +1,11 @@
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_protocol::{LinkConfig, Method, ReplicaId};
+use bowline_protocol::{LinkConfig, Method, ReplicaId, TrafficClass};
 
-use crate::core::{self, ConfigError, Policy};
+use super::live::Live;
+use crate::core::{self, Budget, Candidate, ConfigError, MAX_CANDIDATES, Policy};
 
 /// A replica to connect to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,6 +14,9 @@ pub struct Replica {
     pub id: ReplicaId,
     /// Where it listens.
     pub address: SocketAddr,
+    /// The name and port that the address was found by, if it was: they are looked up again now and
+    /// then ([`Live::watch`]).
+    pub host: Option<String>,
     /// Replicas of one failure domain (a host, a rack) are held to fail together; without a name
     /// it has one of its own.
     pub domain: Option<String>,
@@ -20,7 +25,7 @@ pub struct Replica {
 impl Replica {
     /// A replica in a failure domain of its own.
     pub fn new(id: u16, address: SocketAddr) -> Replica {
-        Replica { id: ReplicaId(id), address, domain: None }
+        Replica { id: ReplicaId(id), address, host: None, domain: None }
     }
 
     /// The same in a named failure domain.
@@ -31,21 +36,64 @@ impl Replica {
 }
 
 /// What holds for the calls of one method, unless a call says otherwise.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct MethodConfig {
+    /// Calls of this class only; None: of any class of which nothing else is said.
+    pub class: Option<TrafficClass>,
     /// What is done against the tail.
     pub policy: Policy,
     /// Running it twice does no harm.
     pub idempotent: bool,
     /// How long a call may take.
     pub deadline: Duration,
+    /// What pays for extra copies, besides the client's own budget.
+    pub budget: Option<Arc<Budget>>,
+    /// A policy that a share of the calls tries out.
+    pub canary: Option<Canary>,
+    /// Policies that are only thought of, while the calls are plain. Up to 8.
+    pub shadow: Vec<Candidate>,
+}
+
+/// A policy on trial.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Canary {
+    /// What is tried out.
+    pub policy: Policy,
+    /// By which share of the calls, 0 to 1.
+    pub share: f64,
+}
+
+impl MethodConfig {
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        self.policy.validate()?;
+        if let Some(Canary { policy, share }) = &self.canary {
+            core::check("canary.share", share, (0.0..=1.0).contains(share), "0 to 1")?;
+            policy.validate()?;
+        }
+        let count = self.shadow.len();
+        core::check(
+            "shadow",
+            format_args!("{count} long"),
+            count <= MAX_CANDIDATES,
+            "up to 8 long",
+        )?;
+        self.shadow.iter().try_for_each(Candidate::validate)
+    }
 }
 
 impl Default for MethodConfig {
     /// A plain call that must not run twice, with a second to do it.
     fn default() -> Self {
         let deadline = Duration::from_secs(1);
-        MethodConfig { policy: Policy::None, idempotent: false, deadline }
+        MethodConfig {
+            class: None,
+            policy: Policy::None,
+            idempotent: false,
+            deadline,
+            budget: None,
+            canary: None,
+            shadow: Vec::new(),
+        }
     }
 }
 
@@ -69,6 +117,8 @@ pub struct Config {
     pub patience: Duration,
     /// The largest payload of a reply, in bytes.
     pub max_reply: u32,
+    /// Where changes of all this are heard of; see [`Live::client_config`].
+    pub live: Option<Live>,
 }
 
 impl Config {
@@ -84,13 +134,14 @@ impl Config {
             backoff: (Duration::from_millis(10), Duration::from_secs(1)),
             patience: Duration::from_secs(2),
             max_reply: 1 << 20,
+            live: None,
         }
     }
 
-    /// The same, with this for a method.
+    /// The same, with this for a method, or for its calls of one class.
     #[must_use]
     pub fn method(mut self, method: Method, config: MethodConfig) -> Config {
-        self.methods.retain(|(known, _)| *known != method);
+        self.methods.retain(|(known, of)| *known != method || of.class != config.class);
         self.methods.push((method, config));
         self
     }

@@ -10,9 +10,10 @@ use bowline_runtime::{Instant, Notify};
 use slab::Slab;
 
 use super::config::MethodConfig;
+use super::methods::Methods;
 use super::pool::{Buffer, Pool};
 use super::reply::{Failure, Reply};
-use crate::core::{CallKey, Calls, Done, Effect, PolicyId, Spec};
+use crate::core::{CallKey, Calls, ConfigError, Done, Effect, Spec};
 
 /// Someone who waits for a call.
 struct Waiter {
@@ -64,7 +65,7 @@ pub(super) struct State {
     pub(super) calls: Calls<Buffer>,
     /// By replica id.
     pub(super) lines: Vec<Option<Line>>,
-    pub(super) methods: Vec<(Method, MethodConfig, PolicyId)>,
+    pub(super) methods: Methods,
     waiters: Slab<Waiter>,
     /// Whom to wake once nothing is borrowed.
     woken: Vec<Waker>,
@@ -75,11 +76,11 @@ pub(super) struct State {
 }
 
 impl Shell {
-    pub(super) fn new(calls: Calls<Buffer>, places: usize) -> Shell {
+    pub(super) fn new(calls: Calls<Buffer>) -> Shell {
         let state = State {
             calls,
-            lines: (0..places).map(|_| None).collect(),
-            methods: Vec::new(),
+            lines: Vec::new(),
+            methods: Methods::default(),
             waiters: Slab::new(),
             woken: Vec::new(),
             armed: Instant::FAR_FUTURE,
@@ -92,6 +93,13 @@ impl Shell {
             changed: Notify::new(),
             latest: Cell::new(Instant::EPOCH),
         }
+    }
+
+    /// Follows what the configuration says of methods.
+    pub(super) fn follow(&self, methods: &[(Method, MethodConfig)]) -> Result<(), ConfigError> {
+        let mut state = self.state.borrow_mut();
+        let State { methods: known, calls, .. } = &mut *state;
+        known.follow(methods, calls)
     }
 
     /// The time of this turn.

@@ -160,6 +160,7 @@ fn a_methods_settings_hold_for_its_calls() {
             policy: tied(),
             idempotent: true,
             deadline: DEADLINE,
+            ..Default::default()
         };
         let world = World::with(|all| all.methods.push((READ, config))).await;
         let reply = world.client.call(READ, b"x").await.unwrap();

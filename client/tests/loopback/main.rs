@@ -3,5 +3,6 @@
 mod allocations;
 mod calls;
 mod connections;
+mod live;
 mod remote;
 mod server;

@@ -25,7 +25,12 @@ fn config(addresses: [SocketAddr; REPLICAS]) -> Config {
     let replicas = (0..).zip(addresses).map(|(id, address)| Replica::new(id, address));
     let mut config = Config::new(replicas).method(
         READ,
-        MethodConfig { policy: Policy::tied(), idempotent: true, deadline: PATIENCE },
+        MethodConfig {
+            policy: Policy::tied(),
+            idempotent: true,
+            deadline: PATIENCE,
+            ..Default::default()
+        },
     );
     let budget =
         BudgetConfig { per_second: 0.0, fraction: 1.0, burst: 4096, outstanding: 4096, drain: 0.0 };

@@ -161,6 +161,11 @@ impl<P> Calls<P> {
         Ok(())
     }
 
+    /// What a name stands for now; None if it was not registered.
+    pub fn policy(&self, id: PolicyId) -> Option<&Policy> {
+        self.policies.stable(id)
+    }
+
     /// Calls of this policy pay for extra copies out of this budget, besides the client's own; None:
     /// out of that alone. It may be shared by other policies and other cores. Calls that are under
     /// way settle with the budget that they began with.
@@ -204,6 +209,28 @@ impl<P> Calls<P> {
     /// already only moves to that domain.
     pub fn add_replica(&mut self, id: ReplicaId, domain: u32) {
         self.replicas.add(id, domain);
+    }
+
+    /// The replica is taken out of the set: it gets nothing new. What it has it may finish, while
+    /// its connection lasts; [`Calls::in_flight`] tells when it has.
+    pub fn remove_replica(&mut self, id: ReplicaId) {
+        self.set_removed(id, true);
+    }
+
+    /// The replica that was taken out is in the set again.
+    pub fn restore_replica(&mut self, id: ReplicaId) {
+        self.set_removed(id, false);
+    }
+
+    fn set_removed(&mut self, id: ReplicaId, removed: bool) {
+        if let Some(place) = self.replicas.find(id) {
+            self.replicas.get_mut(place).removed = removed;
+        }
+    }
+
+    /// How many copies are out at that replica, those of finished calls included.
+    pub fn in_flight(&self, id: ReplicaId) -> u32 {
+        self.replicas.find(id).map_or(0, |place| self.replicas.get(place).in_flight)
     }
 
     /// The replica is connected, to that core. False if no such replica was added. Calls that wait

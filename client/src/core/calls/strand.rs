@@ -33,10 +33,9 @@ impl<P> Calls<P> {
         let call = self.slots.get(slot);
         !self.config.patience.is_zero()
             && self.replicas.iter().all(|(_, replica)| !replica.fits(call.size))
-            && self
-                .replicas
-                .iter()
-                .any(|(place, it)| call.size <= it.takes && !call.was_failed_by(place))
+            && self.replicas.iter().any(|(place, it)| {
+                !it.removed && call.size <= it.takes && !call.was_failed_by(place)
+            })
     }
 
     /// Makes all calls due that wait for a replica. It looks at every slot; connections are rare.

@@ -1,0 +1,188 @@
+//! The configuration as it is written in a file.
+//!
+//! ```
+//! let config = bowline_client::Config::from_toml(r#"
+//!     second_copies = true        # false stops all hedges and ties at once
+//!
+//!     [budget]                    # for extra copies, of all methods together
+//!     fraction = 0.05             # so many a call that succeeds
+//!     burst = 256
+//!
+//!     [[replica]]
+//!     id = 1
+//!     address = "10.0.0.1:7000"   # or a name and port
+//!     domain = "rack a"
+//!
+//!     [[replica]]
+//!     id = 2
+//!     address = "10.0.0.2:7000"
+//!     domain = "rack b"
+//!
+//!     [[method]]
+//!     id = 1
+//!     idempotent = true
+//!     deadline = "50ms"
+//!     tie = { stagger = "200us" }
+//!     hedge = { percentile = 0.95, min = "1ms", max = "20ms" }
+//!     budget = { fraction = 0.02 }            # besides the one for all methods
+//!
+//!     [[method]]                              # the same method's calls of one class
+//!     id = 1
+//!     class = 2
+//!     idempotent = true
+//!     deadline = "1s"
+//!     canary = { share = 0.05, hedge = { delay = "2ms" } }       # tried by 5 % of them
+//!     shadow = [{ delay = "1ms" }, { percentile = 0.9 }, { stagger = "100us" }]  # in thought
+//! "#)?;
+//! assert_eq!((config.replicas.len(), config.methods.len()), (2, 2));
+//! # Ok::<(), bowline_client::io::FileError>(())
+//! ```
+
+mod line;
+mod span;
+mod written;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bowline_protocol::Method;
+
+use self::line::{Step, line_of};
+use self::written::{Written, WrittenCandidate, WrittenHedge, WrittenMethod};
+use super::config::{Config, MethodConfig};
+use crate::core::{Budget, Candidate, ConfigError};
+
+pub(super) use self::written::resolve;
+
+/// What is wrong with a configuration file.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It can't be read.
+    #[error("{path}: {error}")]
+    Read {
+        /// Which file.
+        path: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// It is no TOML, or says what is not known here. The message names the line.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A value that can't be had.
+    #[error("line {line}: {what}")]
+    Value {
+        /// Where it stands, from 1.
+        line: usize,
+        /// What is wrong, and what would not be.
+        what: String,
+    },
+}
+
+impl Config {
+    /// Reads a configuration from a file; see [`Config::from_toml`].
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`].
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Config, FileError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| FileError::Read { path: path.display().to_string(), error })?;
+        Config::from_toml(&text)
+    }
+
+    /// Reads replicas, methods and budgets from TOML; all else is as in [`Config::new`]. Host names
+    /// are resolved here and now.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError`], which names the line.
+    pub fn from_toml(text: &str) -> Result<Config, FileError> {
+        let written: Written = toml::from_str(text)?;
+        let mut config = Config::new([]);
+        config.core.switch.set(written.second_copies);
+        if let Some(budget) = &written.budget {
+            let budget = Budget::new(budget.config());
+            config.core.budget = Arc::new(budget.map_err(|error| refused(text, &[], &error))?);
+        }
+        for (n, replica) in written.replica.iter().enumerate() {
+            let at = |key| line_of(text, &[Step::Key("replica"), Step::Item(n), Step::Key(key)]);
+            let value = |key, what| FileError::Value { line: at(key), what };
+            let replica = replica.replica().map_err(|what| value("address", what))?;
+            if config.replicas.iter().any(|known| known.id == replica.id) {
+                let what = format!("replica {} is here twice; each needs its own id", replica.id);
+                return Err(value("id", what));
+            }
+            config.replicas.push(replica);
+        }
+        for (n, method) in written.method.iter().enumerate() {
+            let (id, of) = read_method(text, n, method)?;
+            if config.methods.iter().any(|(known, had)| *known == id && had.class == of.class) {
+                let line = line_of(text, &[Step::Key("method"), Step::Item(n), Step::Key("id")]);
+                let what = format!("method {} is here twice; of each class once", id.0);
+                return Err(FileError::Value { line, what });
+            }
+            config = config.method(id, of);
+        }
+        Ok(config)
+    }
+}
+
+fn read_method(
+    text: &str,
+    n: usize,
+    written: &WrittenMethod,
+) -> Result<(Method, MethodConfig), FileError> {
+    let here = [Step::Key("method"), Step::Item(n)];
+    let at = |way: &[Step<'_>]| line_of(text, &[&here, way].concat());
+    let in_canary = written.canary.as_ref().and_then(|canary| canary.hedge.as_ref());
+    let hedge = [Step::Key("hedge")];
+    let canary = [Step::Key("canary"), Step::Key("hedge")];
+    for (hedge, way) in [(written.hedge.as_ref(), &hedge[..]), (in_canary, &canary[..])] {
+        if hedge.is_some_and(WrittenHedge::is_ambiguous) {
+            let what = "hedge has a fixed delay and a percentile's settings; leave one of them out";
+            return Err(FileError::Value { line: at(way), what: what.to_owned() });
+        }
+    }
+    let (id, mut of) = written.method();
+    of.policy.validate().map_err(|error| refused(text, &here, &error))?;
+    if let Some(canary) = &of.canary {
+        let way = [&here[..], &[Step::Key("canary")]].concat();
+        canary.policy.validate().map_err(|error| refused(text, &way, &error))?;
+    }
+    of.shadow = read_shadow(&written.shadow, |n, what| {
+        let way = [Step::Key("shadow"), Step::Item(n)];
+        FileError::Value { line: at(&way), what }
+    })?;
+    of.validate().map_err(|error| refused(text, &here, &error))?;
+    if let Some(budget) = &written.budget {
+        let budget = Budget::new(budget.config());
+        of.budget = Some(Arc::new(budget.map_err(|error| refused(text, &here, &error))?));
+    }
+    Ok((id, of))
+}
+
+fn read_shadow(
+    written: &[WrittenCandidate],
+    at: impl Fn(usize, String) -> FileError,
+) -> Result<Vec<Candidate>, FileError> {
+    let read = |(n, one): (usize, &WrittenCandidate)| {
+        let what = || "it must be one of a delay, a percentile and a stagger".to_owned();
+        let candidate = one.candidate().ok_or_else(|| at(n, what()))?;
+        candidate.validate().map_err(|error| at(n, error.to_string()))?;
+        Ok(candidate)
+    };
+    written.iter().enumerate().map(read).collect()
+}
+
+/// The line of a setting that the machine would not have: its path there is the file's, nearly.
+fn refused(text: &str, within: &[Step<'_>], error: &ConfigError) -> FileError {
+    let path = error.field.replace("quantile", "percentile");
+    let mut way = within.to_vec();
+    way.extend(path.split('.').map(Step::Key));
+    let what = format!("{path} is {}, but must be {}", error.found, error.expected);
+    FileError::Value { line: line_of(text, &way), what }
+}
+
+#[cfg(test)]
+mod tests;

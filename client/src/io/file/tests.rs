@@ -1,0 +1,124 @@
+use std::time::Duration;
+
+use bowline_protocol::TrafficClass;
+
+use super::*;
+use crate::core::{Delay, Policy, Stagger};
+
+const REPLICA: &str = "[[replica]]\nid = 1\naddress = \"127.0.0.1:7000\"\n";
+
+fn read(text: &str) -> Config {
+    Config::from_toml(&format!("{REPLICA}{text}")).unwrap()
+}
+
+fn error(text: &str) -> String {
+    Config::from_toml(&format!("{REPLICA}{text}")).unwrap_err().to_string()
+}
+
+#[test]
+fn a_method_is_read_with_its_policy() {
+    let config = read(
+        "[[method]]\nid = 3\nidempotent = true\ndeadline = \"1.5ms\"\n\
+         hedge = { delay = \"200us\", max_hedges = 2 }\n",
+    );
+    let (id, of) = &config.methods[0];
+    let found = (*id, of.idempotent, of.deadline, of.class);
+    assert_eq!(found, (Method(3), true, Duration::from_micros(1500), None));
+    let Policy::Hedged(hedge) = of.policy else { panic!("{:?}", of.policy) };
+    assert_eq!(hedge.delay, Delay::Fixed(Duration::from_micros(200)));
+    assert_eq!(hedge.max_hedges, 2);
+}
+
+#[test]
+fn a_class_of_a_method_has_its_own_settings_trial_and_thoughts() {
+    let config = read(
+        "[[method]]\nid = 3\n[[method]]\nid = 3\nclass = 2\n\
+         canary = { share = 0.25, tie = {} }\n\
+         shadow = [{ delay = \"1ms\" }, { percentile = 0.9 }, { stagger = \"5us\" }]\n",
+    );
+    let (_, of) = &config.methods[1];
+    assert_eq!(of.class, Some(TrafficClass(2)));
+    let canary = of.canary.as_ref().unwrap();
+    assert!(matches!(canary.policy, Policy::Tied(_)) && canary.share == 0.25);
+    let stagger = Stagger::Fixed(Duration::from_micros(5));
+    assert_eq!((of.shadow.len(), of.shadow[2]), (3, Candidate::Tie(stagger)));
+}
+
+#[test]
+fn the_switch_and_the_budgets_are_read() {
+    let text = "second_copies = false\n[budget]\nburst = 9\n";
+    let config = Config::from_toml(&format!("{text}{REPLICA}")).unwrap();
+    assert!(!config.core.switch.is_on());
+    assert_eq!(config.core.budget.level(), 9);
+    let config = read("[[method]]\nid = 3\nbudget = { burst = 7 }\n");
+    assert_eq!(config.methods[0].1.budget.as_ref().unwrap().level(), 7);
+    assert!(config.core.switch.is_on());
+}
+
+#[test]
+fn a_value_out_of_range_is_refused_with_its_line_and_what_it_may_be() {
+    let text = "[[method]]\nid = 3\nhedge = { percentile = 95.0 }\n";
+    assert_eq!(error(text), "line 6: hedge.percentile is 95, but must be 0.5 to 0.9999");
+    let text = "[[method]]\nid = 3\n[method.hedge]\nmax = \"1ms\"\nmin = \"2ms\"\n";
+    assert_eq!(error(text), "line 8: hedge.min is 2ms, but must be at most hedge.max");
+    let text = "[[method]]\nid = 3\n\n[method.canary]\nshare = 2.0\n";
+    assert_eq!(error(text), "line 8: canary.share is 2, but must be 0 to 1");
+    let text = "[budget]\nfraction = 0.1\nburst = 1_000_000\n";
+    assert_eq!(error(text), "line 6: budget.burst is 1000000, but must be up to 100000");
+    let text = "[[method]]\nid = 3\nbudget = { drain = -1.0 }\n";
+    assert_eq!(error(text), "line 6: budget.drain is -1, but must be 0, or 1/2048 to 1000");
+    let text = "[[method]]\nid = 3\ncanary = { share = 0.5, hedge = { percentile = 0.1 } }\n";
+    assert_eq!(error(text), "line 6: hedge.percentile is 0.1, but must be 0.5 to 0.9999");
+    let text =
+        "[[method]]\nid = 3\nshadow = [\n  { delay = \"1ms\" },\n  { percentile = 9.0 },\n]\n";
+    assert_eq!(error(text), "line 8: hedge.quantile is 9, but must be 0.5 to 0.9999");
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let text = "[[method]]\nid = 3\nhedge = { delay = \"1ms\", max = \"2ms\" }\n";
+    let expected = "line 6: hedge has a fixed delay and a percentile's settings; \
+                    leave one of them out";
+    assert_eq!(error(text), expected);
+    let text = "[[method]]\nid = 3\nshadow = [{ delay = \"1ms\", stagger = \"2ms\" }]\n";
+    assert_eq!(error(text), "line 6: it must be one of a delay, a percentile and a stagger");
+    let text = "[[method]]\nid = 3\nclass = 1\n[[method]]\nid = 3\n[[method]]\nid = 3\nclass = 1\n";
+    assert_eq!(error(text), "line 10: method 3 is here twice; of each class once");
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_its_line() {
+    assert!(error("[[method]]\nid = 3\nhegde = {}\n").contains("line 6"));
+    assert!(error("[[method]]\nid = 3\ndeadline = \"5 minutes\"\n").contains("line 6"));
+    assert!(error("[[method]]\nid = 3\ndeadline = 5\n").contains("line 6"));
+}
+
+#[test]
+fn a_replica_that_is_there_twice_or_nowhere_is_refused() {
+    assert_eq!(error(REPLICA), "line 5: replica 1 is here twice; each needs its own id");
+    let text = "[[replica]]\nid = 2\naddress = \"10.0.0.1\"\n";
+    assert!(
+        error(text).starts_with("line 6: \"10.0.0.1\" is no address such as"),
+        "{}",
+        error(text)
+    );
+}
+
+#[test]
+fn a_name_is_resolved_and_remembered() {
+    let text = "[[replica]]\nid = 2\naddress = \"localhost:7000\"\n";
+    let config = read(text);
+    let named = &config.replicas[1];
+    assert!(named.address.ip().is_loopback());
+    assert_eq!(named.host.as_deref(), Some("localhost:7000"));
+    assert_eq!(config.replicas[0].host, None);
+    let used = "10.9.9.9:7000".parse().unwrap();
+    assert_ne!(resolve("localhost:7000", Some(used)), Ok(used), "it has moved");
+    assert_eq!(resolve("localhost:7000", Some(named.address)), Ok(named.address));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::from_file("/nowhere/replicas.toml").unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/replicas.toml: "), "{error}");
+}

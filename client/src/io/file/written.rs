@@ -1,0 +1,228 @@
+//! What a file may say, as serde reads it.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use bowline_protocol::{Method, ReplicaId, TrafficClass};
+use serde::Deserialize;
+
+use super::span::Span;
+use crate::core::{
+    BudgetConfig, Candidate, Delay, HedgePolicy, Percentile, Policy, Stagger, TiePolicy,
+};
+use crate::io::config::{Canary, MethodConfig, Replica};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    /// Whether second copies may be sent at all.
+    #[serde(default = "yes")]
+    pub(super) second_copies: bool,
+    pub(super) budget: Option<WrittenBudget>,
+    pub(super) replica: Vec<WrittenReplica>,
+    #[serde(default)]
+    pub(super) method: Vec<WrittenMethod>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenBudget {
+    fraction: Option<f64>,
+    per_second: Option<f64>,
+    burst: Option<u32>,
+    outstanding: Option<u32>,
+    drain: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenReplica {
+    id: u16,
+    address: String,
+    domain: Option<String>,
+}
+
+/// With `tie` it is tied, with `hedge` it is hedged, with both it is both.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenMethod {
+    pub(super) id: u16,
+    pub(super) class: Option<u8>,
+    #[serde(default)]
+    idempotent: bool,
+    deadline: Option<Span>,
+    tie: Option<WrittenTie>,
+    pub(super) hedge: Option<WrittenHedge>,
+    pub(super) budget: Option<WrittenBudget>,
+    pub(super) canary: Option<WrittenCanary>,
+    #[serde(default)]
+    pub(super) shadow: Vec<WrittenCandidate>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenCanary {
+    share: f64,
+    tie: Option<WrittenTie>,
+    pub(super) hedge: Option<WrittenHedge>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTie {
+    stagger: Option<Span>,
+    window: Option<Span>,
+    max_payload: Option<u32>,
+}
+
+/// With `delay` it is fixed; else the percentile counts.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenHedge {
+    delay: Option<Span>,
+    percentile: Option<f64>,
+    min: Option<Span>,
+    max: Option<Span>,
+    fallback: Option<Span>,
+    least_samples: Option<u64>,
+    change_per_second: Option<f64>,
+    max_hedges: Option<u8>,
+    least_useful: Option<Span>,
+    max_payload: Option<u32>,
+}
+
+/// What is only thought of: one of a fixed delay, a percentile, and the stagger of a tie.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenCandidate {
+    delay: Option<Span>,
+    percentile: Option<f64>,
+    stagger: Option<Span>,
+}
+
+impl WrittenBudget {
+    pub(super) fn config(&self) -> BudgetConfig {
+        let default = BudgetConfig::default();
+        BudgetConfig {
+            fraction: self.fraction.unwrap_or(default.fraction),
+            per_second: self.per_second.unwrap_or(default.per_second),
+            burst: self.burst.unwrap_or(default.burst),
+            outstanding: self.outstanding.unwrap_or(default.outstanding),
+            drain: self.drain.unwrap_or(default.drain),
+        }
+    }
+}
+
+impl WrittenReplica {
+    /// The error says what to do about it.
+    pub(super) fn replica(&self) -> Result<Replica, String> {
+        let literal = self.address.parse().ok();
+        let address = match literal {
+            Some(address) => address,
+            None => resolve(&self.address, None)?,
+        };
+        let host = literal.is_none().then(|| self.address.clone());
+        let domain = self.domain.clone();
+        Ok(Replica { id: ReplicaId(self.id), address, host, domain })
+    }
+}
+
+/// An address of that name and port: the one that is in use, if it still is one of them.
+pub(crate) fn resolve(host: &str, used: Option<SocketAddr>) -> Result<SocketAddr, String> {
+    let found = host.to_socket_addrs().map_err(|error| {
+        format!("{host:?} is no address such as \"10.0.0.1:7000\", nor a name and port: {error}")
+    })?;
+    let found: Vec<SocketAddr> = found.collect();
+    let still = used.filter(|used| found.contains(used));
+    // The least, so that all clients take the same.
+    let address = still.or_else(|| found.into_iter().min());
+    address.ok_or_else(|| format!("{host:?} has no address now"))
+}
+
+impl WrittenMethod {
+    pub(super) fn method(&self) -> (Method, MethodConfig) {
+        let default = MethodConfig::default();
+        let canary = self.canary.as_ref();
+        let config = MethodConfig {
+            class: self.class.map(TrafficClass),
+            policy: policy(self.tie, self.hedge),
+            idempotent: self.idempotent,
+            deadline: self.deadline.map_or(default.deadline, |span| span.0),
+            budget: None,
+            canary: canary.map(|it| Canary { policy: policy(it.tie, it.hedge), share: it.share }),
+            shadow: Vec::new(),
+        };
+        (Method(self.id), config)
+    }
+}
+
+fn policy(tie: Option<WrittenTie>, hedge: Option<WrittenHedge>) -> Policy {
+    match (tie.map(WrittenTie::policy), hedge.map(WrittenHedge::policy)) {
+        (None, None) => Policy::None,
+        (None, Some(hedge)) => Policy::Hedged(hedge),
+        (Some(tie), None) => Policy::Tied(tie),
+        (Some(tie), Some(hedge)) => Policy::TiedThenHedged(tie, hedge),
+    }
+}
+
+impl WrittenTie {
+    fn policy(self) -> TiePolicy {
+        let default = TiePolicy::default();
+        TiePolicy {
+            stagger: self.stagger.map_or(default.stagger, |span| Stagger::Fixed(span.0)),
+            window: self.window.map_or(default.window, |span| span.0),
+            max_payload: self.max_payload.unwrap_or(default.max_payload),
+        }
+    }
+}
+
+impl WrittenHedge {
+    /// The settings of both kinds of delay are there.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        let spans = [&self.min, &self.max, &self.fallback];
+        let numbers = self.percentile.is_some() || self.change_per_second.is_some();
+        let percentile =
+            numbers || self.least_samples.is_some() || spans.iter().any(|span| span.is_some());
+        self.delay.is_some() && percentile
+    }
+
+    fn policy(self) -> HedgePolicy {
+        let (default, percentile) = (HedgePolicy::default(), Percentile::default());
+        let delay = match self.delay {
+            Some(delay) => Delay::Fixed(delay.0),
+            None => Delay::Percentile(Percentile {
+                quantile: self.percentile.unwrap_or(percentile.quantile),
+                min: self.min.map_or(percentile.min, |span| span.0),
+                max: self.max.map_or(percentile.max, |span| span.0),
+                fallback: self.fallback.map(|span| span.0),
+                least_samples: self.least_samples.unwrap_or(percentile.least_samples),
+                change_per_second: self.change_per_second.unwrap_or(percentile.change_per_second),
+            }),
+        };
+        HedgePolicy {
+            delay,
+            max_hedges: self.max_hedges.unwrap_or(default.max_hedges),
+            least_useful: self.least_useful.map_or(default.least_useful, |span| span.0),
+            max_payload: self.max_payload.unwrap_or(default.max_payload),
+            auto_off: default.auto_off,
+        }
+    }
+}
+
+impl WrittenCandidate {
+    /// None unless it is exactly one of the three.
+    pub(super) fn candidate(self) -> Option<Candidate> {
+        match (self.delay, self.percentile, self.stagger) {
+            (Some(delay), None, None) => Some(Candidate::Hedge(Delay::Fixed(delay.0))),
+            (None, Some(quantile), None) => {
+                let percentile = Percentile { quantile, ..Percentile::default() };
+                Some(Candidate::Hedge(Delay::Percentile(percentile)))
+            }
+            (None, None, Some(stagger)) => Some(Candidate::Tie(Stagger::Fixed(stagger.0))),
+            _ => None,
+        }
+    }
+}

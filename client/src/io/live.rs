@@ -1,0 +1,133 @@
+//! A configuration that changes while clients use it.
+//!
+//! The hot path does not look at it at all: every core has its own copy of what it needs, and a
+//! task that waits here for the next one and puts it in place between two calls.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use super::client::check_replicas;
+use super::config::{Config, ConnectError};
+
+/// The configuration that some clients have in common, on any number of cores: a handle that can
+/// be cloned and sent.
+///
+/// ```
+/// use bowline_client::core::Policy;
+/// use bowline_client::io::{Live, MethodConfig};
+/// use bowline_client::{Config, Replica};
+/// use bowline_protocol::Method;
+///
+/// let config = Config::new([Replica::new(1, "10.0.0.1:7000".parse()?)]);
+/// let live = Live::new(config)?;
+/// // Every `Client::connect(live.client_config())` follows what is set from now on.
+/// let tied = MethodConfig { policy: Policy::tied(), idempotent: true, ..MethodConfig::default() };
+/// live.set(live.config().as_ref().clone().method(Method(1), tied))?;
+/// // No second copies any more, on all cores, as of now.
+/// live.config().core.switch.turn_off();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Live {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: Arc<Config>,
+    /// How often it was set.
+    generation: u64,
+    /// Tasks that wait for the next. At most one a core and client: each is taken out as it is woken.
+    wakers: Vec<Waker>,
+}
+
+impl Live {
+    /// Begins with this configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: a setting out of its range, or no replica.
+    pub fn new(config: Config) -> Result<Live, ConnectError> {
+        validate(&config)?;
+        let shared = Shared { config: Arc::new(config), generation: 0, wakers: Vec::new() };
+        Ok(Live { shared: Arc::new(Mutex::new(shared)) })
+    }
+
+    /// Puts another configuration in place: replicas, methods, whether there are second copies, and
+    /// the budgets' settings. Clients follow it within a turn of their loops. All else (the machine's
+    /// other settings, links, limits) stays as it was when they connected.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] as for [`Live::new`]; nothing has changed then.
+    pub fn set(&self, mut config: Config) -> Result<(), ConnectError> {
+        validate(&config)?;
+        let mut shared = self.lock();
+        let old = shared.config.clone();
+        old.core.switch.set(config.core.switch.is_on());
+        config.core.switch = old.core.switch.clone();
+        // A budget is one for all cores, and what is in it stays there.
+        old.core.budget.take_settings(&config.core.budget);
+        config.core.budget = old.core.budget.clone();
+        for (method, of) in &mut config.methods {
+            let same =
+                |(known, had): &&(_, super::MethodConfig)| known == method && had.class == of.class;
+            let had = old.methods.iter().find(same).and_then(|(_, had)| had.budget.as_ref());
+            if let (Some(had), Some(budget)) = (had, &mut of.budget) {
+                had.take_settings(budget);
+                *budget = had.clone();
+            }
+        }
+        shared.config = Arc::new(config);
+        shared.generation += 1;
+        let wakers = std::mem::take(&mut shared.wakers);
+        drop(shared);
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// The configuration as it is now.
+    pub fn config(&self) -> Arc<Config> {
+        self.lock().config.clone()
+    }
+
+    /// The same, for a [`Client`](super::Client) or a [`Remote`](super::Remote) that is to follow it.
+    pub fn client_config(&self) -> Config {
+        Config { live: Some(self.clone()), ..self.config().as_ref().clone() }
+    }
+
+    /// How often it was set.
+    pub fn generation(&self) -> u64 {
+        self.lock().generation
+    }
+
+    /// The configuration once it is another than the one of that generation.
+    pub(super) fn poll_changed(
+        &self,
+        seen: u64,
+        context: &mut Context<'_>,
+    ) -> Poll<(u64, Arc<Config>)> {
+        let mut shared = self.lock();
+        if shared.generation != seen {
+            return Poll::Ready((shared.generation, shared.config.clone()));
+        }
+        if !shared.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            shared.wakers.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// The configuration is whole whatever happened to a thread that held the lock.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn validate(config: &Config) -> Result<(), ConnectError> {
+    check_replicas(&config.replicas)?;
+    config.core.validate()?;
+    for (_, of) in &config.methods {
+        of.validate()?;
+    }
+    Ok(())
+}

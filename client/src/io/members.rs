@@ -1,0 +1,143 @@
+//! The replicas that one core's client is connected to, which may come and go while it runs.
+//!
+//! A replica that is taken out, or has moved, gets nothing new from that moment; its connection is
+//! closed once all that is out there has ended. Only then is it dialled where it is now. So a change
+//! loses no call, if there is another replica to go to meanwhile.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bowline_protocol::{Frame, Goodbye, GoodbyeReason, ReplicaId, codec};
+use bowline_runtime::{JoinHandle, Stage, sleep, spawn_at, timeout};
+use tracing::info;
+
+use super::config::Replica;
+use super::connection::{self, Terms};
+use super::shell::Shell;
+
+/// After this long a connection is closed even with copies out; their calls go on elsewhere. The
+/// same as the longest that copies of finished calls are watched, by default.
+const MOST_DRAINING: Duration = Duration::from_secs(10);
+/// How often it is looked whether all that is out has ended: a change of the set is rare.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A task that ends with its owner.
+struct Owned(JoinHandle<()>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Member {
+    id: ReplicaId,
+    /// Whom the task dials, if not now then soon; None: the replica is not in the set any more.
+    wanted: Option<Replica>,
+    task: Option<Owned>,
+}
+
+/// All of them, those included that are being left.
+pub(super) struct Members {
+    shell: Rc<Shell>,
+    terms: Terms,
+    all: RefCell<Vec<Member>>,
+}
+
+impl Members {
+    pub(super) fn new(shell: Rc<Shell>, terms: Terms) -> Members {
+        Members { shell, terms, all: RefCell::default() }
+    }
+
+    /// Makes these replicas the set.
+    pub(super) fn follow(&self, replicas: &[Replica]) {
+        self.name(replicas);
+        let mut all = self.all.borrow_mut();
+        for member in all.iter_mut() {
+            let wanted = replicas.iter().find(|replica| replica.id == member.id);
+            let address = |replica: &Replica| replica.address;
+            if wanted.map(address) != member.wanted.as_ref().map(address) {
+                self.leave(member, wanted.cloned());
+            }
+        }
+        for replica in replicas {
+            if !all.iter().any(|member| member.id == replica.id) {
+                let kept =
+                    connection::keep(self.shell.clone(), replica.clone(), self.terms.clone());
+                let task = Some(Owned(spawn_at(Stage::Input, kept)));
+                all.push(Member { id: replica.id, wanted: Some(replica.clone()), task });
+            }
+        }
+    }
+
+    /// Ends all of its tasks.
+    pub(super) fn end(&self) {
+        self.all.borrow_mut().clear();
+    }
+
+    /// Tells the machine who is there. Failure domains are numbers to it: a name has one, and no
+    /// name has one of its own.
+    fn name(&self, replicas: &[Replica]) {
+        let mut state = self.shell.state.borrow_mut();
+        let mut names = HashMap::new();
+        for (number, replica) in (0..).zip(replicas) {
+            let domain = match &replica.domain {
+                Some(name) => *names.entry(name).or_insert(number),
+                None => number,
+            };
+            state.calls.add_replica(replica.id, domain);
+            let places = usize::from(replica.id.0) + 1;
+            if state.lines.len() < places {
+                state.lines.resize_with(places, || None);
+            }
+        }
+    }
+
+    /// Leaves a replica, to dial it elsewhere or not at all.
+    fn leave(&self, member: &mut Member, next: Option<Replica>) {
+        self.shell.state.borrow_mut().calls.remove_replica(member.id);
+        let (shell, terms, old) = (self.shell.clone(), self.terms.clone(), member.task.take());
+        let changed = change(shell, member.id, old, next.clone(), terms);
+        member.task = Some(Owned(spawn_at(Stage::Input, changed)));
+        member.wanted = next;
+    }
+}
+
+/// Lets the replica finish what it has, closes the connection that `old` keeps, and dials it where
+/// it is now.
+async fn change(
+    shell: Rc<Shell>,
+    id: ReplicaId,
+    old: Option<Owned>,
+    next: Option<Replica>,
+    terms: Terms,
+) {
+    let drained = async {
+        while shell.state.borrow().calls.in_flight(id) > 0 {
+            sleep(LOOK).await;
+        }
+    };
+    let in_time = timeout(MOST_DRAINING, drained).await.is_ok();
+    info!(replica = id.0, in_time, moved = next.is_some(), "left");
+    drop(old);
+    close(&shell, id);
+    if let Some(replica) = next {
+        shell.state.borrow_mut().calls.restore_replica(id);
+        connection::keep(shell, replica, terms).await;
+    }
+}
+
+/// Says goodbye, and tells the machine. What was out there is lost to it.
+fn close(shell: &Shell, id: ReplicaId) {
+    let mut state = shell.state.borrow_mut();
+    if let Some(line) = state.lines[usize::from(id.0)].take() {
+        let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
+        line.stream.send_with(|out| codec::encode(&Frame::Goodbye(goodbye, &[]), out));
+        state.calls.on_closed(id, bowline_runtime::now());
+    }
+    drop(state);
+    shell.pump();
+    shell.changed.notify();
+}

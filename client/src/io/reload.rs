@@ -1,0 +1,275 @@
+//! A file that is read again when it changes, or when the process is told to by SIGHUP; and names
+//! that are looked up again.
+//!
+//! A thread of its own does it, since reading files and asking for names blocks. It looks a few
+//! times a second at the file's date and length: an editor that replaces the file, a link that is
+//! turned over, or a mounted map are all seen alike.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use signal_hook::SigId;
+use signal_hook::consts::SIGHUP;
+use tracing::{info, warn};
+
+use super::config::{Config, ConnectError};
+use super::file::{FileError, resolve};
+use super::live::Live;
+
+/// How often is looked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WatchConfig {
+    /// How often the file is looked at, and whether a signal came.
+    pub look: Duration,
+    /// How often names of replicas are looked up again.
+    pub resolve: Duration,
+}
+
+impl Default for WatchConfig {
+    /// Four times a second, and every 30 s.
+    fn default() -> Self {
+        WatchConfig { look: Duration::from_millis(250), resolve: Duration::from_secs(30) }
+    }
+}
+
+/// Why a file is not watched.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The file can't be read, or has an error.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// What it says can't be had.
+    #[error(transparent)]
+    Config(#[from] ConnectError),
+    /// There can be no thread, or no handler for the signal.
+    #[error("the file can't be watched: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Watches a file; dropped, it stops.
+#[derive(Debug)]
+pub struct Watch {
+    thread: Option<JoinHandle<()>>,
+    signal: SigId,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    signalled: Arc<AtomicBool>,
+    loaded: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Live {
+    /// Reads the configuration from a file, and goes on reading it: when it changes, and when the
+    /// process gets SIGHUP. What can't be read or is not valid is logged, with the line, and changes
+    /// nothing. `adapt` sees every configuration before it is put in place, and may set what no file
+    /// says.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchError`], if there is nothing to begin with.
+    pub fn watch(
+        path: impl Into<PathBuf>,
+        watch: WatchConfig,
+        adapt: impl Fn(Config) -> Config + Send + 'static,
+    ) -> Result<(Live, Watch), WatchError> {
+        let mut source = Source::new(path.into(), watch.resolve);
+        let live = Live::new(adapt(source.read()?))?;
+        let shared = Arc::new(Shared::default());
+        let signal = signal_hook::flag::register(SIGHUP, shared.signalled.clone())?;
+        let (of, target) = (shared.clone(), live.clone());
+        let watching = move || {
+            while !of.stop.load(Relaxed) {
+                thread::park_timeout(watch.look);
+                let told = of.signalled.swap(false, Relaxed);
+                of.take(source.next(told, &target.config()), &target, &adapt);
+            }
+        };
+        let thread = thread::Builder::new().name("bowline-config".to_owned()).spawn(watching)?;
+        Ok((live, Watch { thread: Some(thread), signal, shared }))
+    }
+}
+
+impl Watch {
+    /// How often a configuration was put in place since the first.
+    pub fn loaded(&self) -> u64 {
+        self.shared.loaded.load(Relaxed)
+    }
+
+    /// How often there was one that could not be read or was not valid.
+    pub fn refused(&self) -> u64 {
+        self.shared.refused.load(Relaxed)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        signal_hook::low_level::unregister(self.signal);
+        self.shared.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It does not panic; if it did, that was shown already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn take(
+        &self,
+        found: Option<Result<Config, FileError>>,
+        live: &Live,
+        adapt: impl Fn(Config) -> Config,
+    ) {
+        let Some(found) = found else { return };
+        let set = found.map_err(WatchError::from);
+        match set.and_then(|config| live.set(adapt(config)).map_err(WatchError::from)) {
+            Ok(()) => {
+                self.loaded.fetch_add(1, Relaxed);
+                info!(generation = live.generation(), "the configuration was loaded");
+            }
+            Err(error) => {
+                self.refused.fetch_add(1, Relaxed);
+                warn!("the configuration stays as it was: {error}");
+            }
+        }
+    }
+}
+
+/// Where configurations come from.
+struct Source {
+    path: PathBuf,
+    seen: Option<(SystemTime, u64)>,
+    every: Duration,
+    resolved: Instant,
+}
+
+impl Source {
+    fn new(path: PathBuf, every: Duration) -> Source {
+        Source { path, seen: None, every, resolved: Instant::now() }
+    }
+
+    fn read(&mut self) -> Result<Config, FileError> {
+        // Before it is read: what changes meanwhile is read the next time.
+        self.seen = stamp(&self.path);
+        self.resolved = Instant::now();
+        Config::from_file(&self.path)
+    }
+
+    /// Another configuration, if there is a reason for one.
+    fn next(&mut self, told: bool, now: &Config) -> Option<Result<Config, FileError>> {
+        if told || stamp(&self.path) != self.seen {
+            return Some(self.read());
+        }
+        if self.resolved.elapsed() < self.every {
+            return None;
+        }
+        self.resolved = Instant::now();
+        moved(now).map(Ok)
+    }
+}
+
+/// When the file was changed, and how long it is; None if it is not there.
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let about = fs::metadata(path).ok()?;
+    Some((about.modified().ok()?, about.len()))
+}
+
+/// The same configuration with the addresses that names have now; None if they are as they were. A
+/// name that can't be looked up keeps its address.
+fn moved(config: &Config) -> Option<Config> {
+    let mut moved = config.clone();
+    let mut any = false;
+    for replica in &mut moved.replicas {
+        let Some(host) = &replica.host else { continue };
+        match resolve(host, Some(replica.address)) {
+            Ok(address) => {
+                any |= address != replica.address;
+                replica.address = address;
+            }
+            Err(error) => warn!(replica = replica.id.0, "{error}"),
+        }
+    }
+    any.then_some(moved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Replica;
+
+    fn written(port: u16) -> String {
+        format!("[[replica]]\nid = 1\naddress = \"127.0.0.1:{port}\"\n")
+    }
+
+    fn source(text: &str) -> (tempfile::TempDir, PathBuf, Source, Config) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("replicas.toml");
+        fs::write(&path, text).unwrap();
+        let mut source = Source::new(path.clone(), Duration::from_secs(3600));
+        let config = source.read().unwrap();
+        (folder, path, source, config)
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_has_changed_or_when_told_and_not_else() {
+        let (_folder, path, mut source, config) = source(&written(7000));
+        assert!(source.next(false, &config).is_none());
+        assert!(source.next(true, &config).unwrap().is_ok());
+        fs::write(&path, written(17000)).unwrap();
+        let found = source.next(false, &config).unwrap().unwrap();
+        assert_eq!(found.replicas[0].address.port(), 17000);
+        assert!(source.next(false, &config).is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_or_gone_changes_nothing_and_is_counted_once() {
+        let (_folder, path, mut source, config) = source(&written(7000));
+        let (shared, live) = (Shared::default(), Live::new(config.clone()).unwrap());
+        let look = |source: &mut Source| {
+            shared.take(source.next(false, &config), &live, |config| config);
+            (shared.loaded.load(Relaxed), shared.refused.load(Relaxed))
+        };
+        fs::write(&path, "[[replica]]\nid = 70000\n").unwrap();
+        assert_eq!((look(&mut source), look(&mut source)), ((0, 1), (0, 1)));
+        fs::remove_file(&path).unwrap();
+        assert_eq!((look(&mut source), look(&mut source)), ((0, 2), (0, 2)));
+        assert_eq!(live.config().replicas[0].address.port(), 7000);
+        fs::write(&path, written(17000)).unwrap();
+        assert_eq!((look(&mut source), look(&mut source)), ((1, 2), (1, 2)));
+        assert_eq!(live.config().replicas[0].address.port(), 17000);
+    }
+
+    #[test]
+    fn a_name_whose_address_has_changed_is_followed() {
+        let mut replica = Replica::new(1, "10.9.9.9:7000".parse().unwrap());
+        assert!(moved(&Config::new([replica.clone()])).is_none(), "it has no name");
+        replica.host = Some("localhost:7000".to_owned());
+        let moved_there = moved(&Config::new([replica])).unwrap();
+        assert!(moved_there.replicas[0].address.ip().is_loopback());
+        assert!(moved(&moved_there).is_none());
+    }
+
+    #[test]
+    fn a_signal_has_the_file_read_at_once() {
+        let (_folder, path, ..) = source(&written(7000));
+        let every = Duration::from_millis(1);
+        let adapt = |config: Config| Config { max_reply: 77, ..config };
+        let watch = WatchConfig { look: every, ..WatchConfig::default() };
+        let (live, watch) = Live::watch(path, watch, adapt).unwrap();
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while live.generation() == 0 {
+            assert!(Instant::now() < until, "it was not read");
+            thread::yield_now();
+        }
+        assert_eq!((watch.loaded(), watch.refused(), live.config().max_reply), (1, 0, 77));
+    }
+}

@@ -1,0 +1,125 @@
+//! A configuration that changes under a client which makes calls.
+
+use std::time::Duration;
+
+use bowline_client::core::{Candidate, Delay, Policy};
+use bowline_client::io::{Canary, Live, MethodConfig};
+use bowline_client::{Client, Config};
+
+use crate::server::{Answer, READ, Server, config, run, tied};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn method(policy: Policy) -> MethodConfig {
+    MethodConfig { policy, idempotent: true, deadline: DEADLINE, ..MethodConfig::default() }
+}
+
+/// Until the client has followed what was set: it does so in a task of its own.
+async fn until(what: impl Fn() -> bool) {
+    let wait = async {
+        while !what() {
+            bowline_runtime::yield_now().await;
+        }
+    };
+    bowline_runtime::timeout(2 * DEADLINE, wait).await.expect("it did not follow");
+}
+
+#[test]
+fn replicas_come_and_go_and_move_and_no_call_is_lost() {
+    run(async {
+        let [one, two] = [Server::start(1), Server::start(2)];
+        let moved = Server::start_at(1, "127.0.0.1:0".parse().unwrap());
+        let sets = [
+            vec![one.clone()],
+            vec![one.clone(), two.clone()],
+            vec![two.clone()],
+            vec![two.clone(), moved.clone()],
+            vec![moved.clone()],
+            vec![one.clone(), two.clone()],
+        ];
+        let live = Live::new(config(&sets[0])).unwrap();
+        let client = Client::connect(live.client_config()).await.unwrap();
+        let mut waiting = Vec::new();
+        for (round, set) in sets.iter().cycle().take(24).enumerate() {
+            live.set(config(set)).unwrap();
+            for _ in 0..20 {
+                let call = client.call(READ, b"x").idempotent().deadline(DEADLINE);
+                waiting.push(bowline_runtime::spawn(call.into_future()));
+                bowline_runtime::yield_now().await;
+            }
+            if round % 2 == 0 {
+                until(|| client.connected() == set.len()).await;
+            }
+        }
+        for call in waiting {
+            assert!(call.await.is_ok());
+        }
+        until(|| one.accepted.get() == one.closed.get() + 1).await;
+        until(|| moved.accepted.get() == moved.closed.get()).await;
+        let counters = client.counters();
+        assert_eq!((counters.failed, counters.lost), (0, 0));
+        assert!(one.seen() > 0 && two.seen() > 0 && moved.seen() > 0);
+    });
+}
+
+#[test]
+fn policies_trials_thoughts_and_the_switch_follow_the_configuration() {
+    run(async {
+        let servers = [Server::start(1), Server::start(2)];
+        let base = config(&servers);
+        let live = Live::new(base.clone().method(READ, method(Policy::None))).unwrap();
+        let client = Client::connect(live.client_config()).await.unwrap();
+        let is_tied = async || client.call(READ, b"x").await.unwrap().outcome().tied;
+        assert!(!is_tied().await);
+
+        live.set(base.clone().method(READ, method(tied()))).unwrap();
+        until_async(&is_tied, true).await;
+
+        live.config().core.switch.turn_off();
+        assert!(!is_tied().await, "at once");
+        live.config().core.switch.turn_on();
+        assert!(is_tied().await);
+        base.core.switch.turn_off();
+        live.set(base.clone().method(READ, method(tied()))).unwrap();
+        assert!(!is_tied().await, "and so does a configuration that says so");
+        base.core.switch.turn_on();
+
+        let canary = Some(Canary { policy: tied(), share: 1.0 });
+        let shadow = vec![Candidate::Hedge(Delay::Fixed(Duration::ZERO))];
+        let of = MethodConfig { canary, shadow, ..method(Policy::None) };
+        live.set(base.clone().method(READ, of)).unwrap();
+        until(|| client.trial(READ, None).is_some()).await;
+        assert!(is_tied().await);
+        let trial = client.trial(READ, None).unwrap();
+        assert_eq!((trial.canary.ok > 0, trial.stable.ok), (true, 0));
+        assert_eq!(client.shadows(READ, None).len(), 1);
+
+        // Its method is no more in the configuration: what holds is the default.
+        live.set(base).unwrap();
+        until_async(&is_tied, false).await;
+        assert!(client.trial(READ, None).is_none());
+    });
+}
+
+/// Makes calls until they are tied, or are not.
+async fn until_async(is_tied: &impl AsyncFn() -> bool, wanted: bool) {
+    let wait = async { while is_tied().await != wanted {} };
+    bowline_runtime::timeout(2 * DEADLINE, wait).await.expect("it did not follow");
+}
+
+#[test]
+fn a_configuration_that_can_not_be_had_changes_nothing() {
+    run(async {
+        let servers = [Server::start(1)];
+        let live = Live::new(config(&servers)).unwrap();
+        assert!(live.set(Config::new([])).is_err());
+        let hedge = bowline_client::core::HedgePolicy { max_hedges: 9, ..Default::default() };
+        let wrong = config(&servers).method(READ, method(Policy::Hedged(hedge)));
+        assert_eq!(
+            live.set(wrong).unwrap_err().to_string(),
+            "hedge.max_hedges is 9, but must be 1 to 6"
+        );
+        assert_eq!(live.generation(), 0);
+        servers[0].answer.set(Answer::Echo);
+    });
+}
