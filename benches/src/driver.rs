@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bowline_client::core::{Counters, Denied, Outcome};
+use bowline_client::core::{Counters, Outcome};
 use bowline_client::{Client, Failure, Reply};
 use bowline_protocol::{Cause, ErrorKind};
 use bowline_runtime::{Instant, Notify, Runtime, clock_now, sleep, sleep_until, spawn};
@@ -299,7 +299,6 @@ fn cpu_of(cluster: Option<&Cluster>) -> Duration {
 
 /// What a client counted between two looks; only the sums that a turn uses.
 fn difference(before: &Counters, after: &Counters) -> Counters {
-    let (old, new) = (before.denied, after.denied);
     Counters {
         calls: after.calls - before.calls,
         attempts: after.attempts - before.attempts,
@@ -313,20 +312,7 @@ fn difference(before: &Counters, after: &Counters) -> Counters {
         withdrawn: after.withdrawn - before.withdrawn,
         shed: after.shed - before.shed,
         rejected: after.rejected - before.rejected,
-        denied: Denied {
-            no_token: new.no_token - old.no_token,
-            outstanding: new.outstanding - old.outstanding,
-            no_candidate: new.no_candidate - old.no_candidate,
-            too_late: new.too_late - old.too_late,
-            no_delay: new.no_delay - old.no_delay,
-            attempts: new.attempts - old.attempts,
-            too_large: new.too_large - old.too_large,
-            not_idempotent: new.not_idempotent - old.not_idempotent,
-            not_allowed: new.not_allowed - old.not_allowed,
-            from_extra: new.from_extra - old.from_extra,
-            switched_off: new.switched_off - old.switched_off,
-            killed: new.killed - old.killed,
-        },
+        denied: after.denied - before.denied,
         ..Counters::default()
     }
 }
@@ -419,6 +405,8 @@ fn check(policy: Policy, client: &Counters, served: &Served, silent: u32) -> Opt
 mod tests {
     use bowline_client::core::Winner;
     use bowline_protocol::ReplicaId;
+
+    use bowline_client::core::Denied;
 
     use super::*;
 

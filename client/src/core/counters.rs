@@ -141,6 +141,30 @@ pub struct Denied {
     pub killed: u64,
 }
 
+impl core::ops::Sub for Denied {
+    type Output = Denied;
+
+    /// What was denied since `earlier`.
+    fn sub(self, earlier: Denied) -> Denied {
+        Denied {
+            no_token: self.no_token - earlier.no_token,
+            outstanding: self.outstanding - earlier.outstanding,
+            method_no_token: self.method_no_token - earlier.method_no_token,
+            method_outstanding: self.method_outstanding - earlier.method_outstanding,
+            no_candidate: self.no_candidate - earlier.no_candidate,
+            too_late: self.too_late - earlier.too_late,
+            no_delay: self.no_delay - earlier.no_delay,
+            attempts: self.attempts - earlier.attempts,
+            too_large: self.too_large - earlier.too_large,
+            not_idempotent: self.not_idempotent - earlier.not_idempotent,
+            not_allowed: self.not_allowed - earlier.not_allowed,
+            from_extra: self.from_extra - earlier.from_extra,
+            switched_off: self.switched_off - earlier.switched_off,
+            killed: self.killed - earlier.killed,
+        }
+    }
+}
+
 impl Counters {
     /// Whether the sums hold that must.
     pub const fn reconcile(&self) -> bool {
