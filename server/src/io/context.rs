@@ -29,61 +29,62 @@ pub enum Role {
     Redispatch,
 }
 
-/// The call that a handler runs.
+/// The call that a handler runs. Clones are cheap.
 #[derive(Clone, Debug)]
 pub struct Context {
+    facts: Rc<Facts>,
+    token: CancelToken,
+}
+
+/// What does not change while a handler runs. It stays where it is: a context moves with its
+/// handler's future, through every future that this one is made of.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
     request: Request,
     options: OptionSet,
     deadline: Instant,
     waited: Duration,
-    token: CancelToken,
 }
 
 impl Context {
-    pub(super) fn new<P>(start: &Start<P>, stops: &Rc<Stops>) -> Context {
-        let token = CancelToken { copy: start.copy, stops: stops.clone() };
-        let Start { request, options, deadline, waited, .. } = *start;
-        Context { request, options, deadline, waited, token }
-    }
-
     /// What is asked for.
-    pub const fn method(&self) -> Method {
-        self.request.method
+    pub fn method(&self) -> Method {
+        self.facts.request.method
     }
 
     /// The copy's name.
-    pub const fn attempt(&self) -> Attempt {
-        self.request.attempt
+    pub fn attempt(&self) -> Attempt {
+        self.facts.request.attempt
     }
 
     /// Which of the call's copies it is.
     pub fn role(&self) -> Role {
-        match self.request.cause {
+        match self.facts.request.cause {
             Cause::Hedge => Role::Hedge,
-            _ if !self.request.is_primary() => Role::Secondary,
+            _ if !self.facts.request.is_primary() => Role::Secondary,
             Cause::Redispatch => Role::Redispatch,
             Cause::First => Role::Primary,
         }
     }
 
     /// What the call is to bring about once, however often it comes, if its caller gave it a key.
-    pub const fn key(&self) -> Option<Key> {
-        self.options.key
+    pub fn key(&self) -> Option<Key> {
+        self.facts.options.key
     }
 
     /// The call's class; 0 if its caller named none.
     pub fn class(&self) -> TrafficClass {
-        self.options.class.unwrap_or_default()
+        self.facts.options.class.unwrap_or_default()
     }
 
     /// The trace that the call belongs to, if it does to one.
-    pub const fn trace(&self) -> Option<TraceContext> {
-        self.options.trace
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.facts.options.trace
     }
 
     /// Whom the call is for, if its caller said so.
     pub fn label(&self) -> Option<&str> {
-        self.options.label.as_ref().map(Label::as_str)
+        self.facts.options.label.as_ref().map(Label::as_str)
     }
 
     /// What the reply is to say of where it came from, such as "hit" or "disk". A caller that
@@ -116,18 +117,18 @@ impl Context {
     }
 
     /// When the caller stops waiting, by the clock of this core's runtime.
-    pub const fn deadline(&self) -> Instant {
-        self.deadline
+    pub fn deadline(&self) -> Instant {
+        self.facts.deadline
     }
 
     /// How much of the caller's patience is left.
     pub fn remaining(&self) -> Duration {
-        self.deadline - bowline_runtime::clock_now()
+        self.facts.deadline - bowline_runtime::clock_now()
     }
 
     /// How long the copy waited in the queue.
-    pub const fn waited(&self) -> Duration {
-        self.waited
+    pub fn waited(&self) -> Duration {
+        self.facts.waited
     }
 
     /// Whether nobody needs the answer any more: the handler may return [`Failure::stopped`].
@@ -149,15 +150,15 @@ impl Context {
 /// What the calls inherit that a handler makes.
 impl Parent for Context {
     fn deadline(&self) -> Instant {
-        self.deadline
+        self.facts.deadline
     }
 
     fn is_extra(&self) -> bool {
-        self.request.is_extra()
+        self.facts.request.is_extra()
     }
 
     fn trace(&self) -> Option<TraceContext> {
-        self.options.trace
+        self.facts.options.trace
     }
 
     fn poll_cancelled(&self, waker: &Waker) -> Poll<()> {
@@ -202,10 +203,21 @@ pub(super) struct Stops(RefCell<Vec<Stop>>);
 struct Stop {
     /// The copy that runs at this place.
     copy: Option<CopyKey>,
+    /// What is known of it, or was of the one before.
+    facts: Option<Rc<Facts>>,
     why: Option<StopReason>,
     /// What the reply says of where it came from.
     label: Option<Label>,
     waiting: Vec<Waker>,
+}
+
+impl Stop {
+    /// Keeps what is known of a copy in the memory of the one before, if nobody looks at that.
+    fn keep(&mut self, facts: Facts) -> Rc<Facts> {
+        let kept = self.facts.get_or_insert_with(|| Rc::new(facts));
+        *Rc::make_mut(kept) = facts;
+        kept.clone()
+    }
 }
 
 impl Stops {
@@ -213,8 +225,9 @@ impl Stops {
         Stops(RefCell::new(Vec::new()))
     }
 
-    /// A copy starts.
-    pub(super) fn begin(&self, copy: CopyKey) {
+    /// A copy starts. Returns what its handler is told of it.
+    pub(super) fn begin<P>(self: &Rc<Self>, start: &Start<P>) -> Context {
+        let Start { copy, request, options, deadline, waited, .. } = *start;
         let mut stops = self.0.borrow_mut();
         if stops.len() <= copy.index() {
             stops.resize_with(copy.index() + 1, Stop::default);
@@ -222,6 +235,8 @@ impl Stops {
         let stop = &mut stops[copy.index()];
         stop.copy = Some(copy);
         (stop.why, stop.label) = (None, None);
+        let facts = stop.keep(Facts { request, options, deadline, waited });
+        Context { facts, token: CancelToken { copy, stops: self.clone() } }
     }
 
     /// A copy is to stop.

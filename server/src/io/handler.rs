@@ -7,21 +7,25 @@ use std::task::Poll;
 
 use bowline_protocol::Status;
 
-use super::context::{Context, Stops};
+use super::context::Context;
 use super::payload::Payload;
 use super::service::{Failure, Service};
 use super::shell::Shell;
-use crate::core::{CopyKey, Start};
+use crate::core::CopyKey;
 
-/// Runs the handler, and answers with what it returns.
-pub(super) async fn run<S: Service>(shell: Rc<Shell<S>>, stops: Rc<Stops>, start: Start<Payload>) {
-    let context = Context::new(&start, &stops);
-    let end = Ending { shell, copy: start.copy, told: false };
+/// Runs a copy's handler, and answers with what it returns.
+pub(super) async fn run<S: Service>(
+    shell: Rc<Shell<S>>,
+    copy: CopyKey,
+    context: Context,
+    payload: Payload,
+) {
+    let end = Ending { shell, copy, told: false };
     let service = &end.shell.service;
-    let interruptible = service.interruptible(start.request.method);
+    let interruptible = service.interruptible(context.method());
     let token = context.token().clone();
     let outcome = {
-        let mut call = pin!(service.call(context, start.payload));
+        let mut call = pin!(service.call(context, payload));
         poll_fn(|task| {
             if interruptible && token.poll_cancelled(task.waker()).is_ready() {
                 return Poll::Ready(None);

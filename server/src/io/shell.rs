@@ -235,8 +235,8 @@ impl<S: Service> Shell<S> {
                 }
             }
             Effect::Start(start) => {
-                self.stops.begin(start.copy);
-                drop(spawn(handler::run(self.clone(), self.stops.clone(), start)));
+                let context = self.stops.begin(&start);
+                drop(spawn(handler::run(self.clone(), start.copy, context, start.payload)));
             }
             Effect::Abort { copy, why } => self.stops.ask(copy, why),
         }
