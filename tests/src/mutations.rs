@@ -144,8 +144,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "one copy too many runs",
         DISPATCH,
-        "        while self.copies.running() < self.config.slots",
-        "        while self.copies.running() <= self.config.slots",
+        "        while self.copies.running() < self.slots.limit()",
+        "        while self.copies.running() <= self.slots.limit()",
     ),
     mutation(
         "a mesh that is down is used",

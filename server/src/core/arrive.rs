@@ -59,14 +59,16 @@ impl<P> Core<P> {
             self.stats.accepted += 1;
             return self.answer(conn, request.attempt, Status::Ok, result);
         }
-        if let Err(full) = self.make_room(conn, &request, known.rule, bytes, now) {
-            return self.refuse_full(conn, &request, &full);
+        let class = self.config.class_of(options);
+        if let Err(full) = self.make_room(conn, &request, class, known.rule, bytes, now) {
+            return self.refuse_full(conn, &request, class, &full);
         }
         self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));
     }
 
-    fn accept(&mut self, copy: Copy<P>) {
+    fn accept(&mut self, mut copy: Copy<P>) {
         let remaining = copy.request.remaining;
+        copy.class = self.config.class_of(&copy.options);
         if self.copies.queue(copy) {
             self.estimate.accepted(remaining);
             self.stats.accepted += 1;
@@ -125,8 +127,8 @@ impl<P> Core<P> {
         self.effects.notices.push_back((conn, Notice::Refused(reply, why)));
     }
 
-    fn refuse_full(&mut self, conn: Conn, request: &Request, full: &Full) {
-        let drained = self.wait_of_next(true);
+    fn refuse_full(&mut self, conn: Conn, request: &Request, class: u8, full: &Full) {
+        let drained = self.wait_of_next(class, true);
         let (counter, after) = match *full {
             Full::Requests => (&mut self.stats.rejected_queue_requests, drained),
             Full::Bytes => (&mut self.stats.rejected_queue_bytes, drained),

@@ -3,10 +3,12 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use bowline_protocol::{Method, MethodInfo, Station};
+use bowline_protocol::{Method, MethodInfo, OptionSet, Station};
 
+use super::clients::CLASSES;
 use super::keys::KeyLimits;
 use super::overload::Overload;
+use super::slots::Adaptive;
 
 /// The limits and methods of one core. [`Core::new`](super::Core::new) checks them.
 #[derive(Clone, Debug)]
@@ -15,6 +17,12 @@ pub struct Config {
     pub station: Station,
     /// How many copies may run at once.
     pub slots: u32,
+    /// Whether fewer slots are used where they do as well. None: always all.
+    pub adaptive: Option<Adaptive>,
+    /// The shares of the traffic classes, from 0 on, of the slots that come free while several have
+    /// copies waiting; a request of any other class counts as one of class 0. From one to four
+    /// classes, with shares from 1 to 1000.
+    pub shares: Vec<u32>,
     /// How many copies may wait.
     pub queue_requests: u32,
     /// How many bytes of payload may wait, in all.
@@ -47,6 +55,8 @@ impl Config {
         Config {
             station,
             slots: 16,
+            adaptive: None,
+            shares: alloc::vec![1],
             queue_requests: 1024,
             queue_bytes: 16 << 20,
             connections: 1024,
@@ -121,6 +131,12 @@ pub enum ConfigError {
         /// The most it can be.
         max: u32,
     },
+    /// Too few or too many traffic classes, or a share that is too small or too large.
+    #[error("traffic classes are one to {CLASSES}, with shares from 1 to {MOST_SHARE}")]
+    Shares,
+    /// A bound of adaptive slots that is not below the other.
+    #[error("adaptive slots are at least 1 and at most `slots`, which is {0}")]
+    Adaptive(u32),
     /// No method to serve.
     #[error("the service has no methods")]
     NoMethods,
@@ -132,13 +148,31 @@ pub enum ConfigError {
 /// Places of one kind: enough for any machine, and few enough that sums stay in 32 bits.
 const MOST: u32 = 1 << 24;
 
+/// Beyond this a share could be a class's alone, for all that the others would notice.
+const MOST_SHARE: u32 = 1000;
+
 impl Config {
+    /// The class of a request, of those that there are here.
+    pub(super) fn class_of(&self, options: &OptionSet) -> u8 {
+        let class = options.class.map_or(0, |class| class.0);
+        if usize::from(class) < self.shares.len() { class } else { 0 }
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         at_least_one("slots", self.slots)?;
         at_least_one("queue_requests", self.queue_requests)?;
         at_least_one("connections", self.connections)?;
         if self.queue_bytes == 0 {
             return Err(ConfigError::Zero("queue_bytes"));
+        }
+        let classes = 1..=CLASSES;
+        let shares = 1..=MOST_SHARE;
+        if !classes.contains(&self.shares.len()) || self.shares.iter().any(|s| !shares.contains(s))
+        {
+            return Err(ConfigError::Shares);
+        }
+        if self.adaptive.is_some_and(|adaptive| !(1..=self.slots).contains(&adaptive.min)) {
+            return Err(ConfigError::Adaptive(self.slots));
         }
         let counts = [
             ("slots", self.slots),

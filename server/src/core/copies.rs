@@ -6,7 +6,7 @@ use bowline_protocol::{Attempt, OptionSet, Request};
 use bowline_time::{Instant, TimerKey, Wheel};
 
 use super::arena::{Arena, Key, List};
-use super::clients::{Clients, Kind};
+use super::clients::{CLASSES, Clients, Kind};
 use super::config::Known;
 use super::effect::{Conn, StopReason};
 use super::index::Index;
@@ -20,6 +20,8 @@ pub(super) struct Copy<P> {
     pub(super) request: Request,
     pub(super) options: OptionSet,
     pub(super) method: Known,
+    /// Its traffic class, of those that there are here.
+    pub(super) class: u8,
     /// Where its terminal frame goes; None once that connection is closed.
     pub(super) conn: Option<Conn>,
     /// When that connection was closed.
@@ -71,6 +73,7 @@ impl<P> Copy<P> {
             request,
             options: *options,
             method,
+            class: 0,
             conn: Some(conn),
             orphaned: None,
             arrived: now,
@@ -88,8 +91,8 @@ impl<P> Copy<P> {
         match self.state {
             State::Running(_) => Kind::Running,
             State::Parked(_) => Kind::Parked,
-            State::Queued if self.request.is_extra() => Kind::Extra,
-            State::Queued => Kind::Primary,
+            State::Queued if self.request.is_extra() => Kind::Extra(self.class),
+            State::Queued => Kind::Primary(self.class),
         }
     }
 
@@ -105,14 +108,18 @@ impl<P> Copy<P> {
 /// The copies of all connections, by kind and in the order of their arrival (those that run, of
 /// their start).
 struct Lists {
-    primaries: List,
-    extras: List,
+    primaries: [List; CLASSES],
+    extras: [List; CLASSES],
     running: List,
 }
 
 impl Default for Lists {
     fn default() -> Lists {
-        Lists { primaries: List::EMPTY, extras: List::EMPTY, running: List::EMPTY }
+        Lists {
+            primaries: [List::EMPTY; CLASSES],
+            extras: [List::EMPTY; CLASSES],
+            running: List::EMPTY,
+        }
     }
 }
 
@@ -121,9 +128,9 @@ impl Lists {
     fn of<'a>(&'a mut self, kind: Kind, state: State, keys: &'a mut Keys) -> &'a mut List {
         match (kind, state) {
             (_, State::Parked(entry)) => keys.waiting(entry),
-            (Kind::Extra, _) => &mut self.extras,
-            (Kind::Running, _) => &mut self.running,
-            _ => &mut self.primaries,
+            (Kind::Primary(class), _) => &mut self.primaries[usize::from(class)],
+            (Kind::Extra(class), _) => &mut self.extras[usize::from(class)],
+            (Kind::Running | Kind::Parked, _) => &mut self.running,
         }
     }
 }
@@ -136,6 +143,8 @@ pub(super) struct Copies<P> {
     index: Index,
     lists: Lists,
     parked: u32,
+    queued: u32,
+    queued_extras: u32,
     queued_bytes: usize,
     extra_bytes: usize,
     next_order: u64,
@@ -159,6 +168,8 @@ impl<P> Copies<P> {
             copies: Arena::with_capacity(queued_max + running_max),
             index: Index::new(seed),
             lists: Lists::default(),
+            queued: 0,
+            queued_extras: 0,
             queued_bytes: 0,
             extra_bytes: 0,
             next_order: 0,
@@ -168,11 +179,17 @@ impl<P> Copies<P> {
     }
 
     pub(super) const fn queued(&self) -> u32 {
-        self.lists.primaries.len() + self.lists.extras.len()
+        self.queued
+    }
+
+    /// How many of a class wait.
+    pub(super) const fn queued_of(&self, class: u8) -> u32 {
+        let class = class as usize;
+        self.lists.primaries[class].len() + self.lists.extras[class].len()
     }
 
     pub(super) const fn queued_extras(&self) -> u32 {
-        self.lists.extras.len()
+        self.queued_extras
     }
 
     pub(super) const fn queued_bytes(&self) -> usize {
@@ -236,8 +253,13 @@ impl<P> Copies<P> {
         self.copies.push_back(self.lists.of(kind, state, &mut self.keys), BY_STATE, index);
         match kind {
             Kind::Running => {}
-            Kind::Primary => self.queued_bytes += bytes,
-            Kind::Extra => {
+            Kind::Primary(_) => {
+                self.queued += 1;
+                self.queued_bytes += bytes;
+            }
+            Kind::Extra(_) => {
+                self.queued += 1;
+                self.queued_extras += 1;
                 self.queued_bytes += bytes;
                 self.extra_bytes += bytes;
             }
@@ -271,15 +293,21 @@ impl<P> Copies<P> {
         }
         self.queued_bytes -= copy.bytes;
         match kind {
-            Kind::Extra => self.extra_bytes -= copy.bytes,
+            Kind::Primary(_) => self.queued -= 1,
+            Kind::Extra(_) => {
+                self.queued -= 1;
+                self.queued_extras -= 1;
+                self.extra_bytes -= copy.bytes;
+            }
             Kind::Parked => self.parked -= 1,
-            Kind::Primary | Kind::Running => {}
+            Kind::Running => {}
         }
     }
 
-    /// The copy that has waited longest.
-    pub(super) fn oldest(&self) -> Option<u32> {
-        match (self.lists.primaries.first(), self.lists.extras.first()) {
+    /// The copy of a class that has waited longest.
+    pub(super) fn oldest(&self, class: u8) -> Option<u32> {
+        let class = usize::from(class);
+        match (self.lists.primaries[class].first(), self.lists.extras[class].first()) {
             (Some(primary), Some(extra)) => {
                 let primary_first = self.at(primary).order < self.at(extra).order;
                 Some(if primary_first { primary } else { extra })
@@ -288,20 +316,30 @@ impl<P> Copies<P> {
         }
     }
 
-    /// The copy to start next: the oldest, or under overload the newest of the connection whose
-    /// turn it is, and primaries before extras.
-    pub(super) fn next(&mut self, newest_first: bool) -> Option<u32> {
-        if newest_first { self.clients.take_turn() } else { self.oldest() }
+    /// The copy of a class to start next: the oldest, or under overload the newest of the connection
+    /// whose turn it is, and primaries before extras.
+    pub(super) fn next(&mut self, class: u8, newest_first: bool) -> Option<u32> {
+        if newest_first { self.clients.take_turn(class) } else { self.oldest(class) }
     }
 
-    /// The extra copy that has waited longest.
-    pub(super) const fn oldest_extra(&self) -> Option<u32> {
-        self.lists.extras.first()
+    /// The extra copy of a class that has waited longest.
+    pub(super) const fn oldest_extra(&self, class: u8) -> Option<u32> {
+        self.lists.extras[class as usize].first()
     }
 
-    /// The extra copy that came last: the first to make room.
-    pub(super) const fn newest_extra(&self) -> Option<u32> {
-        self.lists.extras.last()
+    /// The extra copy that came last, of whatever class: the first to make room.
+    pub(super) fn newest_extra(&self) -> Option<u32> {
+        let newest = self.lists.extras.iter().filter_map(List::last);
+        newest.max_by_key(|index| self.at(*index).order)
+    }
+
+    /// A copy of a class to make room for one of another: an extra if it can be (or must), the
+    /// oldest, or the newest.
+    pub(super) fn any_of(&self, class: u8, oldest: bool, only_extras: bool) -> Option<u32> {
+        let pick = |list: &List| if oldest { list.first() } else { list.last() };
+        let primary = || pick(&self.lists.primaries[usize::from(class)]);
+        let extra = pick(&self.lists.extras[usize::from(class)]);
+        extra.or_else(|| if only_extras { None } else { primary() })
     }
 
     /// Takes a waiting copy out of the queue, to a slot: it runs from here on.
@@ -357,8 +395,9 @@ impl<P> Copies<P> {
     /// Arms the timers of the copies that came in this turn and still wait. They are the last of
     /// their lists; most copies start in the turn they come in, and never cost a timer.
     pub(super) fn arm_new(&mut self) {
-        for last in [self.lists.primaries.last(), self.lists.extras.last()] {
-            let mut next = last;
+        for place in 0..2 * CLASSES {
+            let lists = if place < CLASSES { &self.lists.primaries } else { &self.lists.extras };
+            let mut next = lists[place % CLASSES].last();
             while let Some(index) = next
                 && self.copies.at(index).timer.is_none()
             {

@@ -14,29 +14,54 @@ impl<P> Core<P> {
     /// A copy passes every check that could refuse it, then takes its slot, and only then its twin
     /// is told. (Whoever tells first and sheds afterwards kills both.)
     pub fn dispatch(&mut self, now: Instant) {
-        while self.copies.running() < self.config.slots
-            && let Some(index) = self.copies.next(self.governor.is_overloaded())
+        self.slots.look(now);
+        while self.copies.running() < self.slots.limit()
+            && let Some(index) = self.next()
         {
             if !self.shed_if_useless(index, now) && !self.answer_by_key(index) {
                 self.start(index, now);
             }
         }
+        if self.copies.queued() > 0 {
+            self.slots.wanted();
+        }
         if !self.config.dark {
             self.copies.arm_new();
         }
-        self.look_for_overload(now);
+        for class in self.classes() {
+            self.look_for_overload(class, now);
+        }
     }
 
-    fn look_for_overload(&mut self, now: Instant) {
-        let oldest = self.copies.oldest().map(|index| now - self.copies.at(index).arrived);
+    /// The copy to start next: of the class whose turn it is.
+    fn next(&mut self) -> Option<u32> {
+        let class = self.shares.next(|class| self.copies.queued_of(class) > 0)?;
+        self.copies.next(class, self.governors[usize::from(class)].is_overloaded())
+    }
+
+    /// All classes that there are.
+    pub(super) const fn classes(&self) -> core::ops::Range<u8> {
+        0..self.config.shares.len() as u8
+    }
+
+    fn look_for_overload(&mut self, class: u8, now: Instant) {
+        let oldest = self.copies.oldest(class).map(|index| now - self.copies.at(index).arrived);
+        // Of the slots it has its share, while the others have copies waiting, too.
+        let among: u32 = self.waiting_beside(class).map(|class| self.shares.of(class)).sum();
+        let each = self.estimate.service() / self.slots.limit();
         let sight = Sight {
             oldest: oldest.unwrap_or_default(),
-            each: self.estimate.service() / self.config.slots,
+            each: each * among / self.shares.of(class),
             granted: self.estimate.granted(),
         };
-        if self.governor.look(sight, now) {
+        if self.governors[usize::from(class)].look(sight, now) {
             self.stats.overloads += 1;
         }
+    }
+
+    /// This class, and all others that have copies waiting.
+    fn waiting_beside(&self, class: u8) -> impl Iterator<Item = u8> {
+        self.classes().filter(move |other| *other == class || self.copies.queued_of(*other) > 0)
     }
 
     /// Sheds a waiting copy if too little of its time is left.
@@ -62,6 +87,7 @@ impl<P> Core<P> {
     fn start(&mut self, index: u32, now: Instant) {
         let copy = self.copies.at(index);
         let (waited, place) = (now - copy.arrived, usize::from(copy.method.place));
+        self.shares.started(copy.class);
         self.estimate.started(waited);
         record(&mut self.histograms.methods[place].wait, waited);
         self.copies.run(index, now);

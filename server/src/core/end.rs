@@ -115,6 +115,7 @@ impl<P> Core<P> {
     fn free_slot(&mut self, index: u32, running: Running, now: Instant) -> Option<Copy<P>> {
         let held = now - running.since;
         self.estimate.served(held);
+        self.slots.served(held);
         let copy = self.copies.at(index);
         record(&mut self.histograms.methods[usize::from(copy.method.place)].service, held);
         if running.stop.is_some() {

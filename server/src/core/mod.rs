@@ -44,6 +44,8 @@ mod keyed;
 mod keys;
 mod overload;
 mod room;
+mod shares;
+mod slots;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -57,12 +59,14 @@ use bowline_protocol::{Load, Reply, Station};
 use bowline_time::Instant;
 
 use arena::Key;
-use clients::Clients;
+use clients::{CLASSES, Clients};
 use config::Methods;
 use copies::Copies;
 use estimate::Estimate;
 use keys::Keys;
 use overload::Governor;
+use shares::Shares;
+use slots::Slots;
 use tombs::Tombs;
 
 pub use config::{Config, ConfigError, MethodRule};
@@ -72,6 +76,7 @@ pub use histograms::{Histograms, MethodTimes};
 pub(crate) use keyed::OTHER_USE;
 pub use keys::KeyLimits;
 pub use overload::Overload;
+pub use slots::Adaptive;
 pub use stats::Stats;
 #[cfg(feature = "io")]
 pub(crate) use stats::counters;
@@ -91,7 +96,10 @@ pub struct Core<P> {
     /// The peers' cores that can be told, in order.
     mesh: Vec<Station>,
     estimate: Estimate,
-    governor: Governor,
+    /// One for each class.
+    governors: [Governor; CLASSES],
+    shares: Shares,
+    slots: Slots,
     stats: Stats,
     histograms: Histograms,
     effects: Effects,
@@ -129,7 +137,9 @@ impl<P> Core<P> {
             tombs: Tombs::with_capacity(config.tombstones, seed),
             mesh: Vec::new(),
             estimate: Estimate::new(),
-            governor: Governor::new(config.overload),
+            governors: core::array::from_fn(|_| Governor::new(config.overload)),
+            shares: Shares::new(&config.shares),
+            slots: Slots::new(config.slots, config.adaptive),
             stats: Stats::default(),
             effects: Effects {
                 cancels: VecDeque::with_capacity(slots),
@@ -249,9 +259,14 @@ impl<P> Core<P> {
         &self.histograms
     }
 
-    /// Whether the newest copies are served first, as there is too much to do.
-    pub const fn is_overloaded(&self) -> bool {
-        self.governor.is_overloaded()
+    /// Whether the newest copies of a class are served first, as there is too much to do.
+    pub fn is_overloaded(&self) -> bool {
+        self.governors.iter().any(Governor::is_overloaded)
+    }
+
+    /// How many copies may run at once, now.
+    pub const fn slots(&self) -> u32 {
+        self.slots.limit()
     }
 
     /// Which core of which replica this is.

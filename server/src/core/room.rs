@@ -24,13 +24,15 @@ impl<P> Core<P> {
     /// Sees to it that there is time and room for a copy.
     ///
     /// When the queue is full, a primary displaces extra copies, the newest first; an extra never
-    /// displaces a primary. Else a copy displaces one of the connection that has most waiting, if that has more than its own: so
+    /// displaces a primary. Else a copy displaces one of the class that has most waiting for its share,
+    /// if its own class has less; else one of the connection that has most waiting, if that has more than its own: so
     /// nobody crowds others out. And under overload, where the newest are served first, the oldest
     /// makes room: of the same connection, if it has any.
     pub(super) fn make_room(
         &mut self,
         conn: Conn,
         request: &Request,
+        class: u8,
         rule: MethodRule,
         bytes: usize,
         now: Instant,
@@ -38,31 +40,32 @@ impl<P> Core<P> {
         if self.draining {
             return Err(Full::Draining);
         }
-        self.check_time(request, rule)?;
+        self.check_time(request, class, rule)?;
         let Err(full) = self.room_in_queue(bytes, false) else { return Ok(()) };
-        self.governor.full(now);
+        self.governors[usize::from(class)].full(now);
         if !request.is_extra() && self.room_in_queue(bytes, true).is_ok() {
             self.displace_extras(bytes);
             return Ok(());
         }
-        let (victim, counts_as_greedy) = self.victim(conn, request.is_extra()).ok_or(full)?;
+        let (victim, why) = self.victim(conn, class, request.is_extra()).ok_or(full)?;
         if self.copies.queued_bytes() - self.copies.at(victim).bytes + bytes
             > self.config.queue_bytes
         {
             return Err(Full::Bytes);
         }
-        match counts_as_greedy {
-            true => self.stats.shed_greedy += 1,
-            false => self.stats.shed_oldest += 1,
+        match why {
+            Why::Class => self.stats.shed_share += 1,
+            Why::Greedy => self.stats.shed_greedy += 1,
+            Why::Oldest => self.stats.shed_oldest += 1,
         }
         self.end_queued(victim, How::Shed, None);
         Ok(())
     }
 
     /// Whether the copy will start while it is still of use, as far as one can tell.
-    fn check_time(&mut self, request: &Request, rule: MethodRule) -> Result<(), Full> {
+    fn check_time(&mut self, request: &Request, class: u8, rule: MethodRule) -> Result<(), Full> {
         let spare = request.remaining.saturating_sub(rule.least_useful);
-        let wait = self.wait_of_next(request.is_extra());
+        let wait = self.wait_of_next(class, request.is_extra());
         // One that has to wait must have time to run as well. (One that need not is let in even if
         // all seem to take too long: nothing else would show that they do not any more.)
         let needed = rule.least_useful.max(self.estimate.service());
@@ -84,13 +87,18 @@ impl<P> Core<P> {
         Err(full)
     }
 
-    /// How long a copy would wait that came now. Under overload primaries pass all others.
-    pub(super) fn wait_of_next(&self, extra: bool) -> Duration {
-        let queued = match self.governor.is_overloaded() && !extra {
-            true => 0,
-            false => self.copies.queued(),
-        };
-        self.estimate.wait(queued, self.copies.running(), self.config.slots)
+    /// How long a copy of a class would wait that came now. Under overload primaries pass all others
+    /// of their class. Of another class, as many start before it as its share allows.
+    pub(super) fn wait_of_next(&self, class: u8, extra: bool) -> Duration {
+        let overloaded = self.governors[usize::from(class)].is_overloaded();
+        let own = if overloaded && !extra { 0 } else { self.copies.queued_of(class) };
+        let (own_share, own_turns) = (u64::from(self.shares.of(class)), u64::from(own) + 1);
+        let others = self.classes().filter(|other| *other != class).map(|other| {
+            let turns = own_turns * u64::from(self.shares.of(other)) / own_share;
+            u64::from(self.copies.queued_of(other)).min(turns) as u32
+        });
+        let ahead = own + others.sum::<u32>();
+        self.estimate.wait(ahead, self.copies.running(), self.slots.limit())
     }
 
     /// Whether a copy fits, if need be once all extras are gone. Those that will find a free slot
@@ -120,23 +128,51 @@ impl<P> Core<P> {
         }
     }
 
-    /// The copy that makes room for one of this connection, if there is any, and whether it has to
-    /// since its own connection has too many. For an extra only another extra does.
-    fn victim(&self, conn: Conn, extra: bool) -> Option<(u32, bool)> {
-        let overloaded = self.governor.is_overloaded();
+    /// The copy that makes room for one of this connection and class, if there is any, and why it
+    /// has to. For an extra only another extra does.
+    fn victim(&self, conn: Conn, class: u8, extra: bool) -> Option<(u32, Why)> {
+        if let Some(crowding) = self.crowding_class(class)
+            && let newest_first = self.governors[usize::from(crowding)].is_overloaded()
+            && let Some(victim) = self.copies.any_of(crowding, newest_first, extra)
+        {
+            return Some((victim, Why::Class));
+        }
+        let overloaded = self.governors[usize::from(class)].is_overloaded();
         let own = self.copies.clients.waiting(conn.0);
         // Of one more than its own the other would only be ousted in turn.
         if let Some(crowding) = self.copies.clients.crowding(own + 1, overloaded, extra) {
-            return Some((crowding, true));
+            return Some((crowding, Why::Greedy));
         }
         if !overloaded {
             return None;
         }
-        let own = self.copies.clients.oldest_of(conn.0, extra);
+        let own = self.copies.clients.oldest_of(conn.0, class, extra);
         let oldest = own.or_else(|| match extra {
-            true => self.copies.oldest_extra(),
-            false => self.copies.oldest(),
+            true => self.copies.oldest_extra(class),
+            false => self.copies.oldest(class),
         })?;
-        Some((oldest, false))
+        Some((oldest, Why::Oldest))
     }
+
+    /// The class that has most waiting for its share, if it has more than this one would have with
+    /// one more.
+    fn crowding_class(&self, class: u8) -> Option<u8> {
+        let waiting = |other: u8| u64::from(self.copies.queued_of(other));
+        let share = |other: u8| u64::from(self.shares.of(other));
+        let most = self.classes().max_by(|&one, &other| {
+            (waiting(one) * share(other)).cmp(&(waiting(other) * share(one)))
+        })?;
+        let crowds = waiting(most) * share(class) > (waiting(class) + 1) * share(most);
+        (most != class && crowds).then_some(most)
+    }
+}
+
+/// Why a copy has to make room.
+enum Why {
+    /// Its class has too many, for its share.
+    Class,
+    /// Its connection has too many.
+    Greedy,
+    /// It has waited longest, under overload.
+    Oldest,
 }

@@ -91,6 +91,8 @@ counters! {
         shed_oldest,
         /// Ends: made room for a copy of a connection that had fewer.
         shed_greedy,
+        /// Ends: made room for a copy of a class that had fewer for its share.
+        shed_share,
         /// Ends: in the queue when its connection closed.
         dropped_queued,
         /// Ends: running when its connection closed.
@@ -188,6 +190,7 @@ impl Stats {
             + self.shed_displaced
             + self.shed_oldest
             + self.shed_greedy
+            + self.shed_share
     }
 
     /// Copies that ended with their connection.

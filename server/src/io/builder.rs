@@ -10,7 +10,7 @@ use bowline_protocol::{LinkConfig, ReplicaId, Station, options};
 use super::mesh::{MOST_CORES, Peer};
 use super::server::{self, Running};
 use super::service::Service;
-use crate::core::{ConfigError, KeyLimits, Overload};
+use crate::core::{Adaptive, ConfigError, KeyLimits, Overload};
 
 /// Bounds on what clients can make a core hold. All are for each core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +118,8 @@ pub struct Builder {
     /// For each core, the CPU it is pinned to.
     pub(super) cores: Vec<Option<usize>>,
     pub(super) limits: Limits,
+    pub(super) adaptive: Option<Adaptive>,
+    pub(super) shares: Vec<u32>,
     pub(super) keys: KeyLimits,
     pub(super) shared_results: bool,
     pub(super) overload: Option<Overload>,
@@ -134,6 +136,8 @@ impl Builder {
             peers: Vec::new(),
             cores: vec![None],
             limits: Limits::default(),
+            adaptive: None,
+            shares: vec![1],
             keys: KeyLimits::default(),
             shared_results: false,
             overload: Some(Overload::default()),
@@ -186,6 +190,23 @@ impl Builder {
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Builder {
         self.limits.slots = slots;
+        self
+    }
+
+    /// Whether to use fewer slots where they do as well: between a lower bound and
+    /// [`Builder::slots`], by how long handlers take with few and with many beside them. Default: no.
+    #[must_use]
+    pub fn adaptive_slots(mut self, adaptive: Option<Adaptive>) -> Builder {
+        self.adaptive = adaptive;
+        self
+    }
+
+    /// The shares of the traffic classes, from class 0 on: of the slots that come free while several
+    /// classes have copies waiting, and of the room in the queue. Up to four classes, with shares from
+    /// 1 to 1000; requests of other classes count as of class 0. Default: one class.
+    #[must_use]
+    pub fn shares(mut self, shares: impl IntoIterator<Item = u32>) -> Builder {
+        self.shares = shares.into_iter().collect();
         self
     }
 

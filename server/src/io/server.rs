@@ -328,6 +328,8 @@ impl Seat {
             queue_bytes: limits.queue_bytes,
             connections: limits.connections,
             tombstones: limits.tombstones,
+            adaptive: self.builder.adaptive,
+            shares: self.builder.shares.clone(),
             keys: self.builder.keys,
             shared_results: self.builder.shared_results,
             overload: self.builder.overload,

@@ -3,6 +3,7 @@
 
 mod arrivals;
 mod cancels;
+mod classes;
 mod closes;
 mod configs;
 mod deadlines;
