@@ -216,8 +216,9 @@ impl Core {
     /// Gets buffers back for those that are parked, if only readers that lag have any.
     pub(crate) fn relieve(&self) {
         if self.buffers.free() == 0 && !self.parked.borrow().is_empty() {
-            for (_, connection) in self.connections.borrow().iter() {
-                connection.relieve();
+            for taker in self.buffers.takers() {
+                let connection = self.connections.borrow().get(taker).cloned();
+                connection.iter().for_each(|connection| connection.relieve());
             }
         }
     }

@@ -96,6 +96,9 @@ counters! {
     longest_backlog,
     /// Times that a connection found no receive buffer free, and was parked until one was.
     parks,
+    /// Times that received bytes were copied out of their receive buffer, as few were free: readers
+    /// lag, or keep leases.
+    copies,
     /// Times that a connection was paused because its reader lagged.
     pauses,
     /// Polls of tasks.

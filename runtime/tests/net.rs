@@ -38,6 +38,15 @@ async fn receive_exactly(stream: &TcpStream, length: usize) -> Vec<u8> {
     bytes
 }
 
+/// Receives so many bytes; what comes beyond them goes to, and first comes from, `rest`.
+async fn receive_at_most(stream: &TcpStream, rest: &mut Vec<u8>, length: usize) -> Vec<u8> {
+    while rest.len() < length {
+        rest.extend_from_slice(&stream.receive().await.unwrap().expect("the peer sends so many"));
+    }
+    let more = rest.split_off(length);
+    std::mem::replace(rest, more)
+}
+
 async fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address, LONG).await.unwrap()
 }
@@ -305,25 +314,38 @@ fn one_buffer_serves_many_connections() {
 }
 
 #[test]
-fn a_lease_that_is_held_starves_nobody_for_ever() {
-    let runtime = Runtime::builder().buffers(1, 256).build().unwrap();
-    run_on(&runtime, async {
+fn leases_that_are_held_starve_nobody() {
+    for count in [1, 2, 8, 16] {
+        let runtime = Runtime::builder().buffers(count, 256).build().unwrap();
+        run_on(&runtime, async {
+            let (listener, address) = listen();
+            let mut held = Vec::new();
+            // Each keeps what it got until all have something, which they are sent one by one.
+            for number in 0..40 {
+                let (client, server) = accept_one(&listener, address).await;
+                client.send(&pattern(100, number));
+                let lease = server.receive().await.unwrap().unwrap();
+                held.push((client, server, lease));
+            }
+            for (number, (.., lease)) in held.iter().enumerate() {
+                assert_eq!(lease[..], pattern(100, number));
+            }
+            assert!(metrics().copies > 0, "40 leases of {count} buffers");
+            assert!(metrics().free_buffers > 0);
+        });
+    }
+}
+
+#[test]
+fn readers_that_keep_up_are_given_no_copies() {
+    run(async {
         let (listener, address) = listen();
-        let (client, server) = accept_one(&listener, address).await;
-        let (other_client, other_server) = accept_one(&listener, address).await;
-        client.send(b"held");
-        let held = server.receive().await.unwrap().unwrap();
-        other_client.send(b"waits");
-        let waiting = spawn(async move { receive_exactly(&other_server, 5).await });
-        while metrics().parks == 0 {
-            yield_now().await;
+        serve_echo(listener);
+        let peers: Vec<_> = (0..16).map(|_| spawn(ping(address, 50, 40_000))).collect();
+        for peer in peers {
+            peer.await.unwrap();
         }
-        let enters = metrics().enters;
-        bowline_runtime::sleep(Duration::from_millis(5)).await;
-        assert!(metrics().enters - enters < 10, "it spins while it is parked");
-        assert_eq!(&held[..], b"held");
-        drop(held);
-        assert_eq!(waiting.await.unwrap(), b"waits");
+        assert_eq!(metrics().copies, 0);
     });
 }
 
@@ -472,29 +494,6 @@ fn a_peer_gets_all_of_a_reply_though_its_own_bytes_were_not_read() {
 }
 
 #[test]
-fn a_reader_that_waits_for_a_buffer_is_told_that_no_more_is_wanted() {
-    let runtime = Runtime::builder().buffers(1, 256).build().unwrap();
-    run_on(&runtime, async {
-        let (listener, address) = listen();
-        let (client, server) = accept_one(&listener, address).await;
-        let (other_client, other_server) = accept_one(&listener, address).await;
-        client.send(b"held");
-        let held = server.receive().await.unwrap().unwrap();
-        let waiting = spawn({
-            let other_server = other_server.clone();
-            async move { other_server.receive().await.map(|lease| lease.is_none()) }
-        });
-        other_client.send(b"waits");
-        while metrics().parks == 0 {
-            yield_now().await;
-        }
-        other_server.shutdown(std::net::Shutdown::Read);
-        assert!(waiting.await.unwrap().unwrap());
-        assert_eq!(&held[..], b"held");
-    });
-}
-
-#[test]
 fn a_listener_that_outlives_its_runtime_says_so_every_time() {
     let runtime = Runtime::builder().build().unwrap();
     let listener = run_on(&runtime, async { listen().0 });
@@ -507,4 +506,136 @@ fn a_listener_that_outlives_its_runtime_says_so_every_time() {
         };
         assert_eq!(error.raw_os_error(), Some(125));
     }
+}
+
+#[test]
+fn pieces_arrive_in_their_places_among_small_messages() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let sends = metrics().sends;
+        let mut expected = Vec::new();
+        for round in 0..20 {
+            let large = pattern(5_000 + round * 700, round);
+            client.send(&pattern(10, round));
+            expected.extend_from_slice(&pattern(10, round));
+            match round % 4 {
+                0 => client.send_piece(large.clone()),
+                1 => client.send_piece(bytes::Bytes::from(large.clone())),
+                2 => client.send_piece(Rc::<[u8]>::from(large.clone())),
+                _ => {
+                    let mut buffer = bowline_runtime::buffer::take(large.len());
+                    buffer.copy_from_slice(&large);
+                    client.send_piece(buffer);
+                }
+            }
+            expected.extend_from_slice(&large);
+        }
+        assert_eq!(client.queued(), expected.len());
+        assert!(receive_exactly(&server, expected.len()).await == expected);
+        assert!(metrics().sends - sends <= 2, "they do not travel together");
+        assert_eq!(client.queued(), 0);
+    });
+}
+
+#[test]
+fn a_piece_is_kept_until_the_kernel_has_it_and_not_longer() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    struct Counted(Vec<u8>, Arc<AtomicUsize>);
+    impl AsRef<[u8]> for Counted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.1.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let live = Arc::new(AtomicUsize::new(0));
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let length = 4 << 20;
+        let send = |seed| {
+            live.fetch_add(1, Ordering::Relaxed);
+            let counted = Counted(pattern(length, seed), live.clone());
+            client.send_piece(bytes::Bytes::from_owner(counted));
+        };
+        for seed in 0..8 {
+            send(seed);
+        }
+        yield_now().await;
+        assert!(live.load(Ordering::Relaxed) > 2, "more than fits on the way");
+        let mut rest = Vec::new();
+        for seed in 0..8 {
+            assert!(receive_at_most(&server, &mut rest, length).await == pattern(length, seed));
+        }
+        assert_eq!(client.queued(), 0);
+        assert_eq!(live.load(Ordering::Relaxed), 0);
+        // Those that are never sent go when the connection fails, but for what the kernel has.
+        for seed in 0..8 {
+            send(seed);
+        }
+        yield_now().await;
+        client.abort();
+        drop((client, server));
+        while metrics().live_connections > 0 {
+            yield_now().await;
+        }
+        assert_eq!(live.load(Ordering::Relaxed), 0);
+    });
+}
+
+/// Counts its clones.
+struct Counts(std::sync::Arc<()>);
+
+impl std::task::Wake for Counts {
+    fn wake(self: std::sync::Arc<Self>) {
+        let _ = &self.0;
+    }
+}
+
+#[test]
+fn who_waits_for_a_stalled_peer_and_gives_up_leaves_nothing() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, _server) = accept_one(&listener, address).await;
+        client.send(&vec![1; 32 << 20]);
+        yield_now().await;
+        let counts = std::sync::Arc::new(Counts(std::sync::Arc::new(())));
+        let waker = std::task::Waker::from(counts.clone());
+        for _ in 0..100 {
+            let mut drained = Box::pin(client.drained(0));
+            let mut context = std::task::Context::from_waker(&waker);
+            assert!(drained.as_mut().poll(&mut context).is_pending());
+            assert!(drained.as_mut().poll(&mut context).is_pending());
+            assert_eq!(std::sync::Arc::strong_count(&counts), 3, "the test, its waker, a clone");
+        }
+        assert_eq!(std::sync::Arc::strong_count(&counts), 2, "wakers stay behind");
+    });
+}
+
+#[test]
+fn keepalive_and_the_limit_on_acknowledgements_reach_the_socket() {
+    use bowline_runtime::net::Keepalive;
+    run(async {
+        let options = ListenOptions::default().keepalive(Some(Keepalive::default()));
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, server) = accept_one(&listener, address).await;
+        let (ours, theirs) = (socket2::SockRef::from(&*client), socket2::SockRef::from(&*server));
+        assert!(theirs.keepalive().unwrap() && !ours.keepalive().unwrap());
+        assert_eq!(theirs.tcp_keepalive_time().unwrap(), Duration::from_secs(10));
+        let interval = Duration::from_millis(1);
+        let keepalive = Keepalive { interval, probes: 0, ..Keepalive::default() };
+        client.set_keepalive(Some(keepalive)).unwrap();
+        assert_eq!(ours.tcp_keepalive_interval().unwrap(), Duration::from_secs(1));
+        assert_eq!(ours.tcp_keepalive_retries().unwrap(), 1);
+        client.set_keepalive(None).unwrap();
+        assert!(!ours.keepalive().unwrap());
+        client.set_user_timeout(Some(Duration::from_secs(3))).unwrap();
+        assert_eq!(ours.tcp_user_timeout().unwrap(), Some(Duration::from_secs(3)));
+    });
 }

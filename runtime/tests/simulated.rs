@@ -59,8 +59,9 @@ async fn ping(address: std::net::SocketAddr, number: usize) -> std::io::Result<u
         }
     };
     for round in 0..10 {
-        let message = pattern(100 + round * 300, number + round);
-        stream.send(&message);
+        let message = pattern(100 + round * 500, number + round);
+        stream.send(&message[..50]);
+        stream.send_piece(message[50..].to_vec());
         let mut reply = Vec::new();
         while reply.len() < message.len() {
             match stream.receive().await? {

@@ -36,6 +36,11 @@ pub(crate) enum Request {
         data: *const u8,
         length: u32,
     },
+    /// Send bytes that lie in several places.
+    SendVector {
+        fd: RawFd,
+        header: *const libc::msghdr,
+    },
     Read(Transfer),
     /// Nothing is written to the memory.
     Write(Transfer),

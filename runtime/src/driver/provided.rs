@@ -34,6 +34,8 @@ pub(crate) struct ProvidedBuffers {
     tail: Cell<u16>,
     /// How many the kernel has, as far as its completions tell.
     free: Cell<u16>,
+    /// For which connection each was last filled.
+    takers: Box<[Cell<u32>]>,
 }
 
 impl ProvidedBuffers {
@@ -60,6 +62,7 @@ impl ProvidedBuffers {
             size,
             tail: Cell::new(0),
             free: Cell::new(0),
+            takers: vec![Cell::new(u32::MAX); usize::from(count)].into(),
         };
         // SAFETY: the ring is page-aligned and has `count` entries. It is freed when `buffers` is
         // dropped; its owner does that only after the driver is closed with nothing in flight,
@@ -80,9 +83,15 @@ impl ProvidedBuffers {
         self.count
     }
 
-    /// Notes that the kernel filled one.
-    pub(crate) fn taken(&self) {
+    /// Notes that the kernel filled one for a connection, which has this place in the core's table.
+    pub(crate) fn taken(&self, id: u16, connection: u32) {
         self.free.set(self.free.get() - 1);
+        self.takers[usize::from(id)].set(connection);
+    }
+
+    /// The places of the connections that may have a buffer: one for each buffer.
+    pub(crate) fn takers(&self) -> impl Iterator<Item = usize> {
+        self.takers.iter().map(|taker| taker.get() as usize)
     }
 
     fn start(&self, id: u16) -> NonNull<u8> {

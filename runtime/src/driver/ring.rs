@@ -375,6 +375,9 @@ fn entry(request: Request) -> squeue::Entry {
             // WAITALL makes the kernel go on after a short send by itself.
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build(),
+        Request::SendVector { fd, header } => opcode::SendMsg::new(Fd(fd), header)
+            .flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32)
+            .build(),
         Request::Read(transfer) => transfer_entry(transfer, false),
         Request::Write(transfer) => transfer_entry(transfer, true),
         Request::Open { path, flags, mode } => {

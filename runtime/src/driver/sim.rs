@@ -353,7 +353,20 @@ impl Sim {
             Request::AcceptMany { fd } => accept(fd, world),
             Request::Connect { fd, address, length } => self.connect(fd, address, length, world),
             Request::ReceiveMany { fd, .. } => self.receive(fd, world),
-            Request::Send { fd, data, length } => send(fd, data, length as usize, world),
+            Request::Send { fd, data, length } => {
+                // SAFETY: whoever pushed the request promised that the memory is valid.
+                send(fd, unsafe { std::slice::from_raw_parts(data, length as usize) }, world)
+            }
+            Request::SendVector { fd, header } => {
+                // SAFETY: as above, for the header and for all that it points to.
+                let parts = unsafe {
+                    std::slice::from_raw_parts((*header).msg_iov, (*header).msg_iovlen)
+                        .iter()
+                        .map(|part| std::slice::from_raw_parts(part.iov_base.cast(), part.iov_len))
+                        .collect::<Vec<&[u8]>>()
+                };
+                send(fd, &parts.concat(), world)
+            }
             Request::Read(Transfer { fd, data, length, offset, .. }) => {
                 file(length as usize, world, |length| {
                     // SAFETY: whoever pushed the request promised that the memory is valid.
@@ -420,11 +433,11 @@ impl Sim {
                 Ok(())
             })
         };
-        let wanted = read.ok().and_then(|((), address)| address.as_socket());
+        let wanted = read.ok().map(|((), address)| address);
         let listener = world.network.listeners().find(|&fd| {
             // SAFETY: a listener is open until `close` makes the network forget it.
             let listener = unsafe { BorrowedFd::borrow_raw(fd) };
-            SockRef::from(&listener).local_addr().ok().and_then(|local| local.as_socket()) == wanted
+            SockRef::from(&listener).local_addr().ok() == wanted
         });
         let Some(listener) = listener.filter(|_| wanted.is_some()) else {
             return last(-libc::ECONNREFUSED);
@@ -496,7 +509,7 @@ fn wish_of(request: &Request) -> Option<Wish> {
     Some(match *request {
         Request::AcceptMany { fd } => Wish::Accept(fd),
         Request::ReceiveMany { fd, .. } => Wish::Receive(fd),
-        Request::Send { fd, .. } => Wish::Send(fd),
+        Request::Send { fd, .. } | Request::SendVector { fd, .. } => Wish::Send(fd),
         Request::Read(Transfer { fd, .. }) if is_event(fd) => Wish::Event(fd),
         _ => return None,
     })
@@ -523,9 +536,9 @@ fn accept(fd: RawFd, world: &mut State) -> Step {
     }
 }
 
-fn send(fd: RawFd, data: *const u8, length: usize, world: &mut State) -> Step {
+fn send(fd: RawFd, data: &[u8], world: &mut State) -> Step {
     let resets = world.chance(|faults| faults.reset);
-    let part = world.part(length);
+    let part = world.part(data.len());
     let endpoint = world.network.endpoint(fd).filter(|endpoint| !endpoint.reset);
     let peer = endpoint.and_then(|endpoint| endpoint.peer);
     if peer.is_none_or(|peer| world.network.endpoint(peer).is_none()) {
@@ -536,8 +549,7 @@ fn send(fd: RawFd, data: *const u8, length: usize, world: &mut State) -> Step {
         return last(-libc::EPIPE);
     }
     let now = world.elapsed();
-    // SAFETY: whoever pushed the request promised that the memory is valid.
-    world.network.send(fd, unsafe { std::slice::from_raw_parts(data, part) }, now);
+    world.network.send(fd, &data[..part], now);
     last(part as i32)
 }
 

@@ -7,13 +7,15 @@ use crate::core::Core;
 /// Bytes that arrived, in one of the runtime's receive buffers. Dereferences to them.
 ///
 /// The buffer goes back to the kernel when the lease is dropped. While it is held, other
-/// connections have one buffer less: what must be kept for long is better copied.
+/// connections have one buffer less: what must be kept for long is better copied. The runtime does
+/// that itself when few buffers are left, so that no lease is ever waited for;
+/// [`Metrics::copies`](crate::Metrics::copies) tells how often.
 pub struct Lease(pub(super) Chunk);
 
 /// What a connection has received and nobody has read.
 pub(super) enum Chunk {
     Leased(Leased),
-    /// A copy, made when others lacked the buffer.
+    /// A copy, made when others lacked the buffer, or few were left.
     Copied(Vec<u8>),
 }
 
@@ -30,11 +32,11 @@ impl Chunk {
         Chunk::Leased(Leased { core, buffer, length })
     }
 
-    /// Gives the buffer back, if there is one, and keeps a copy.
-    pub(super) fn copy(&mut self) {
-        if let Chunk::Leased(leased) = self {
-            *self = Chunk::Copied(leased.to_vec());
-        }
+    /// Gives the buffer back, if there is one, and keeps a copy. False if it was one already.
+    pub(super) fn copy(&mut self) -> bool {
+        let Chunk::Leased(leased) = self else { return false };
+        *self = Chunk::Copied(leased.to_vec());
+        true
     }
 }
 

@@ -3,7 +3,7 @@
 //! What arrives on a connection comes as [`Lease`]s of the runtime's receive buffers, without a
 //! copy and without a request per message. What is sent is appended to the connection's outgoing
 //! buffer, and leaves in one request at the next flush of the turn: messages that are written
-//! together travel together.
+//! together travel together. What is large can be handed over as a [`Piece`], and is not copied.
 //!
 //! ```
 //! use std::time::Duration;
@@ -33,14 +33,20 @@
 //! # }
 //! ```
 
+mod batch;
 pub(crate) mod connection;
+mod ending;
 mod lease;
 pub(crate) mod listener;
-mod outgoing;
+mod piece;
+mod receiving;
+mod sending;
 mod socket;
 mod stream;
+mod tcp;
 
 pub use lease::Lease;
-pub use listener::{ListenOptions, TcpListener};
+pub use piece::Piece;
 pub use std::net::Shutdown;
-pub use stream::TcpStream;
+pub use stream::Stream;
+pub use tcp::{Keepalive, ListenOptions, TcpListener, TcpStream};

@@ -1,0 +1,254 @@
+//! The receiving side of a connection.
+//!
+//! One request stays armed and completes once for each filled buffer, which goes to the inbox.
+//! When the reader lags so far that the connection would take too many of the buffers that all
+//! share, the request is cancelled, and made again when the reader has caught up. When no buffer is
+//! free the kernel ends it, and the connection is parked until one is.
+//!
+//! ```text
+//!                first receive(), or                no buffer
+//!                 the reader caught up     +------------------------> Parked
+//!     Idle ----------------------> Armed --+                          |   ^
+//!      ^                            |  ^   |     buffers are free     |   |
+//!      |    the kernel ended it     |  +------------------------------+   |
+//!      +----------------------------+      |                              |
+//!      |                                   | the reader lags, or closing  | no buffer
+//!      |        last completion            v                              |
+//!      +------------------------------- Stopping -------------------------+
+//! ```
+//!
+//! Nobody is parked for long. What readers have not come to is copied out of its buffers when there
+//! are none left; and when few are, what readers do take is a copy. So one in eight buffers, or the
+//! only one, is never in anybody's hands, and whoever keeps a lease for as long as it likes keeps
+//! it from nobody.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::connection::Connection;
+use super::lease::{Chunk, Lease};
+use crate::driver::provided::GROUP;
+use crate::driver::{Completion, Kind, Request};
+use crate::notify::{set_waker, wake};
+
+/// A connection whose reader lags may have one in so many of all receive buffers.
+const MOST_OF_BUFFERS: u16 = 4;
+/// While no more than one in so many of all receive buffers are free, leases are copies.
+const KEPT_OF_BUFFERS: u16 = 8;
+
+#[derive(Default)]
+pub(super) struct Receiving {
+    state: Cell<State>,
+    inbox: RefCell<VecDeque<Chunk>>,
+    reader: RefCell<Option<Waker>>,
+    /// The peer has said all.
+    ended: Cell<bool>,
+    /// What comes in is thrown away.
+    deaf: Cell<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// No request: nobody wanted one yet, or the reader lags.
+    #[default]
+    Idle,
+    /// A request is in flight.
+    Armed,
+    /// A request is in flight, and being cancelled.
+    Stopping,
+    /// No request, as there was no buffer.
+    Parked,
+}
+
+impl Receiving {
+    /// Whether the kernel has a request.
+    pub(super) fn is_in_flight(&self) -> bool {
+        matches!(self.state.get(), State::Armed | State::Stopping)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.get()
+    }
+
+    /// Throws away what is there and what will come. True if it did so already.
+    pub(super) fn turn_deaf(&self) -> bool {
+        let was = self.deaf.replace(true);
+        self.clear();
+        was
+    }
+
+    pub(super) fn clear(&self) {
+        self.inbox.borrow_mut().clear();
+    }
+
+    pub(super) fn wake_reader(&self) {
+        let waker = self.reader.borrow_mut().take();
+        if let Some(waker) = waker {
+            wake(waker);
+        }
+    }
+}
+
+impl Connection {
+    /// How many filled buffers a connection may keep before it is paused.
+    fn share(&self) -> usize {
+        usize::from(self.core().buffers.count() / MOST_OF_BUFFERS).max(1)
+    }
+
+    pub(super) fn poll_receive(&self, context: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
+        if let Some(lease) = self.take_lease() {
+            return Poll::Ready(Ok(Some(lease)));
+        }
+        if let Some(error) = self.error() {
+            return Poll::Ready(Err(error));
+        }
+        if self.receiving.ended.get() {
+            return Poll::Ready(Ok(None));
+        }
+        if self.receiving.state.get() == State::Idle {
+            self.arm();
+        }
+        set_waker(&self.receiving.reader, context);
+        Poll::Pending
+    }
+
+    pub(super) fn take_lease(&self) -> Option<Lease> {
+        let (mut chunk, left) = {
+            let mut inbox = self.receiving.inbox.borrow_mut();
+            (inbox.pop_front()?, inbox.len())
+        };
+        let buffers = &self.core().buffers;
+        if buffers.free() <= buffers.count() / KEPT_OF_BUFFERS {
+            self.count_copies(u64::from(chunk.copy()));
+        }
+        if self.receiving.state.get() == State::Idle && left <= self.share() / 2 {
+            self.arm();
+        }
+        Some(Lease(chunk))
+    }
+
+    /// Gives the buffers back that its reader has not come to, and keeps copies.
+    pub(crate) fn relieve(&self) {
+        let mut copied = 0;
+        // From the youngest: once one was copied, so were all before it.
+        for chunk in self.receiving.inbox.borrow_mut().iter_mut().rev() {
+            if !chunk.copy() {
+                break;
+            }
+            copied += 1;
+        }
+        self.count_copies(copied);
+    }
+
+    fn count_copies(&self, copied: u64) {
+        let copies = &self.core().counters.copies;
+        if copied > 0 && copies.get() == 0 {
+            tracing::warn!(
+                buffers = self.core().buffers.count(),
+                "few receive buffers are free, and what arrives is copied: readers lag, or keep \
+                 leases; if that is as it should be, build the runtime with more buffers"
+            );
+        }
+        copies.add(copied);
+    }
+
+    fn arm(&self) {
+        if self.receiving.ended.get() || self.is_closing() || self.has_failed() {
+            return;
+        }
+        self.receiving.state.set(State::Armed);
+        self.core().rearmed.set(true);
+        let request = Request::ReceiveMany { fd: self.fd(), group: GROUP };
+        // SAFETY: the request points to nothing: the kernel receives into the buffers of the group.
+        unsafe { self.core().driver.borrow_mut().push(request, self.token(Kind::Receive)) };
+    }
+
+    /// Cancels the receive, if there is one. Its last completion is still to come.
+    fn pause(&self) {
+        if self.receiving.state.get() == State::Armed {
+            self.receiving.state.set(State::Stopping);
+            self.core().rearmed.set(true);
+            self.cancel(Kind::Receive);
+        }
+    }
+
+    /// Wants no more, as the connection closes.
+    pub(super) fn stop_receiving(self: &Rc<Self>) {
+        self.receiving.clear();
+        if self.receiving.state.get() == State::Parked {
+            self.receiving.state.set(State::Idle);
+            self.core().parked.borrow_mut().retain(|parked| !Rc::ptr_eq(parked, self));
+        }
+        self.pause();
+    }
+
+    /// Receives again, after no buffer was free. False if nobody wants it to.
+    pub(crate) fn unpark(&self) -> bool {
+        if self.receiving.state.get() != State::Parked {
+            return false;
+        }
+        self.receiving.state.set(State::Idle);
+        self.arm();
+        self.receiving.state.get() == State::Armed
+    }
+
+    /// Takes note of a completion of the receive.
+    pub(crate) fn received(self: &Rc<Self>, completion: Completion) {
+        if let Some(buffer) = completion.buffer {
+            self.take_in(buffer, completion.result);
+        }
+        let was = self.receiving.state.get();
+        if !completion.more {
+            self.receiving.state.set(State::Idle);
+        }
+        match completion.result {
+            1.. => {}
+            0 => self.receiving.ended.set(true),
+            error => self.receive_failed(-error, was),
+        }
+        let lags = self.receiving.inbox.borrow().len() >= self.share();
+        match self.receiving.state.get() {
+            State::Armed if lags => {
+                self.core().counters.pauses.add(1);
+                self.pause();
+            }
+            State::Idle if !lags => self.arm(),
+            _ => {}
+        }
+        if self.is_closing() {
+            self.finish();
+        } else if completion.result != -libc::ENOBUFS {
+            self.receiving.wake_reader();
+        }
+    }
+
+    fn take_in(&self, buffer: u16, result: i32) {
+        let buffers = &self.core().buffers;
+        buffers.taken(buffer, self.index());
+        match u32::try_from(result) {
+            Ok(length @ 1..) if !self.is_closing() && !self.receiving.deaf.get() => {
+                self.core().counters.bytes_received.add(u64::from(length));
+                let chunk = Chunk::new(self.core().clone(), buffer, length);
+                self.receiving.inbox.borrow_mut().push_back(chunk);
+            }
+            _ => buffers.give(buffer),
+        }
+    }
+
+    fn receive_failed(self: &Rc<Self>, error: i32, was: State) {
+        match error {
+            libc::ENOBUFS if !self.is_closing() => {
+                self.receiving.state.set(State::Parked);
+                self.core().counters.parks.add(1);
+                self.core().parked.borrow_mut().push_back(self.clone());
+            }
+            // Not an end: the request can be made again.
+            libc::ENOBUFS | libc::EINTR | libc::EAGAIN => {}
+            libc::ECANCELED if was == State::Stopping => {}
+            error => self.fail(error),
+        }
+    }
+}

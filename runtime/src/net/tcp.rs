@@ -1,0 +1,253 @@
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::{fmt, io};
+
+use bowline_time::Duration;
+use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
+
+use super::listener::Listener;
+use super::socket::Socket;
+use super::stream::Stream;
+
+/// How to listen.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListenOptions {
+    /// Several sockets, one a core, listen on the address, and the kernel deals connections out
+    /// among them. Default: no.
+    pub reuse_port: bool,
+    /// The address may be bound while connections of an earlier listener linger. Default: yes.
+    pub reuse_address: bool,
+    /// How many connections the kernel keeps until they are accepted. Default: 4096, or what
+    /// `net.core.somaxconn` allows.
+    pub backlog: i32,
+    /// A v6 address takes v6 connections only, and not v4 ones in disguise. Default: no.
+    pub only_v6: bool,
+    /// Whether accepted connections are probed while they are idle. Default: not.
+    pub keepalive: Option<Keepalive>,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        ListenOptions {
+            reuse_port: false,
+            reuse_address: true,
+            backlog: 4096,
+            only_v6: false,
+            keepalive: None,
+        }
+    }
+}
+
+impl ListenOptions {
+    /// Sets [`ListenOptions::reuse_port`].
+    #[must_use]
+    pub fn reuse_port(mut self, reuse_port: bool) -> Self {
+        self.reuse_port = reuse_port;
+        self
+    }
+
+    /// Sets [`ListenOptions::keepalive`].
+    #[must_use]
+    pub fn keepalive(mut self, keepalive: Option<Keepalive>) -> Self {
+        self.keepalive = keepalive;
+        self
+    }
+}
+
+/// When the kernel probes an idle connection, so that a peer which lost power, or the way to it, is
+/// not waited for for ever. The connection then fails with `TimedOut`. Times are in whole seconds,
+/// rounded down, and at least one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keepalive {
+    /// How long nothing has come before the first probe.
+    pub idle: Duration,
+    /// How long after a probe the next one follows.
+    pub interval: Duration,
+    /// After so many probes without an answer the connection fails.
+    pub probes: u32,
+}
+
+impl Default for Keepalive {
+    /// Ten seconds, then three probes of five seconds each: a peer is given up after 25 s. (The
+    /// kernel's own defaults wait for more than two hours.)
+    fn default() -> Self {
+        Keepalive { idle: Duration::from_secs(10), interval: Duration::from_secs(5), probes: 3 }
+    }
+}
+
+impl Keepalive {
+    fn set(keepalive: Option<Keepalive>, socket: SockRef<'_>) -> io::Result<()> {
+        let Some(Keepalive { idle, interval, probes }) = keepalive else {
+            return socket.set_keepalive(false);
+        };
+        let second = Duration::from_secs(1);
+        let times = TcpKeepalive::new()
+            .with_time(idle.max(second))
+            .with_interval(interval.max(second))
+            .with_retries(probes.max(1));
+        socket.set_tcp_keepalive(&times)
+    }
+}
+
+/// A socket that takes TCP connections in.
+pub struct TcpListener {
+    listener: Listener,
+}
+
+impl TcpListener {
+    /// Listens at an address. Port 0 lets the kernel choose one.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says, such as `AddrInUse`.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime.
+    pub fn bind(address: SocketAddr, options: ListenOptions) -> io::Result<TcpListener> {
+        let core = crate::core::current();
+        let socket =
+            socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(options.reuse_address)?;
+        if options.reuse_port {
+            socket.set_reuse_port(true)?;
+        }
+        if address.is_ipv6() {
+            socket.set_only_v6(options.only_v6)?;
+        }
+        // Accepted sockets inherit it.
+        Keepalive::set(options.keepalive, SockRef::from(&socket))?;
+        socket.bind(&address.into())?;
+        socket.listen(options.backlog)?;
+        Ok(TcpListener { listener: Listener::new(&core, socket.into()) })
+    }
+
+    /// The address it listens at.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        as_ip(SockRef::from(self.listener.socket().descriptor()).local_addr()?)
+    }
+
+    /// The next connection. Dropping the future loses none.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says, such as that the process has too many descriptors. The listener goes
+    /// on; the caller may want to wait a little before it does.
+    pub async fn accept(&self) -> io::Result<TcpStream> {
+        Ok(TcpStream::new(self.listener.accept().await?))
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fd = self.listener.socket().fd();
+        f.debug_struct("TcpListener").field("fd", &fd).finish_non_exhaustive()
+    }
+}
+
+/// A TCP connection: a [`Stream`], and what only TCP has.
+#[derive(Clone)]
+pub struct TcpStream(Stream);
+
+impl TcpStream {
+    fn new(socket: Socket) -> TcpStream {
+        // Small messages are not to wait for the acknowledgement of others. If the peer is gone
+        // already this fails; the first receive tells.
+        let _ = SockRef::from(socket.descriptor()).set_tcp_nodelay(true);
+        TcpStream(Stream::new(socket))
+    }
+
+    /// Connects, within `limit`.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says, or `TimedOut` if it took too long.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime.
+    pub async fn connect(address: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+        Ok(TcpStream::new(Socket::connect(address.into(), limit).await?))
+    }
+
+    fn socket(&self) -> SockRef<'_> {
+        SockRef::from(self.0.descriptor())
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is gone.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        as_ip(self.socket().peer_addr()?)
+    }
+
+    /// This side's address.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        as_ip(self.socket().local_addr()?)
+    }
+
+    /// Whether small messages leave without waiting. It is on from the start.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.socket().set_tcp_nodelay(nodelay)
+    }
+
+    /// Has the kernel probe the connection while it is idle, or not. It is off from the start, but
+    /// for what [`ListenOptions::keepalive`] says.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_keepalive(&self, keepalive: Option<Keepalive>) -> io::Result<()> {
+        Keepalive::set(keepalive, self.socket())
+    }
+
+    /// After how long without an acknowledgement of what was sent the connection fails, with
+    /// `TimedOut`. None leaves it to the kernel, whose retries take about a quarter of an hour. In
+    /// milliseconds, rounded down.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_user_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.socket().set_tcp_user_timeout(limit)
+    }
+}
+
+fn as_ip(address: SockAddr) -> io::Result<SocketAddr> {
+    address.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+impl Deref for TcpStream {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.0
+    }
+}
+
+impl From<TcpStream> for Stream {
+    fn from(stream: TcpStream) -> Stream {
+        stream.0
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
