@@ -1,4 +1,4 @@
-//! TCP, a whole buffer at a time.
+//! TCP and Unix sockets, a whole buffer at a time.
 //!
 //! What arrives on a connection comes as [`Lease`]s of the runtime's receive buffers, without a
 //! copy and without a request per message. What is sent is appended to the connection's outgoing
@@ -44,9 +44,11 @@ mod sending;
 mod socket;
 mod stream;
 mod tcp;
+mod unix;
 
 pub use lease::Lease;
 pub use piece::Piece;
 pub use std::net::Shutdown;
 pub use stream::Stream;
 pub use tcp::{Keepalive, ListenOptions, TcpListener, TcpStream};
+pub use unix::{UnixAddr, UnixListener, UnixStream};

@@ -1,0 +1,296 @@
+//! Unix sockets: connections within a machine, found by a path or by a name.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use bowline_time::Duration;
+use socket2::{Domain, SockAddr, Type};
+
+use super::listener::Listener;
+use super::socket::Socket;
+use super::stream::Stream;
+
+/// Where a Unix socket listens.
+///
+/// Written out, a name stands behind an `@`, as `ss` and `/proc/net/unix` show it:
+///
+/// ```
+/// use bowline_runtime::net::UnixAddr;
+///
+/// let path = UnixAddr::from("/run/store.sock");
+/// let name = UnixAddr::from("@store");
+/// assert_eq!(name, UnixAddr::Name(b"store".to_vec()));
+/// assert_eq!((path.to_string(), name.to_string()), ("/run/store.sock".into(), "@store".into()));
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum UnixAddr {
+    /// In the file system: who may write to that file may connect. At most 107 bytes.
+    Path(PathBuf),
+    /// In the abstract namespace of the network namespace: no file, and anybody may connect. At
+    /// most 107 bytes.
+    Name(Vec<u8>),
+}
+
+impl From<&str> for UnixAddr {
+    fn from(text: &str) -> UnixAddr {
+        match text.strip_prefix('@') {
+            Some(name) => UnixAddr::Name(name.into()),
+            None => UnixAddr::Path(text.into()),
+        }
+    }
+}
+
+impl From<&Path> for UnixAddr {
+    fn from(path: &Path) -> UnixAddr {
+        UnixAddr::Path(path.into())
+    }
+}
+
+impl fmt::Display for UnixAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnixAddr::Path(path) => path.display().fmt(f),
+            UnixAddr::Name(name) => write!(f, "@{}", String::from_utf8_lossy(name)),
+        }
+    }
+}
+
+impl UnixAddr {
+    fn to_socket(&self) -> io::Result<SockAddr> {
+        let made = match self {
+            UnixAddr::Path(path) => SockAddr::unix(path),
+            UnixAddr::Name(name) => SockAddr::unix(OsStr::from_bytes(&[b"\0", &name[..]].concat())),
+        };
+        made.map_err(|_| {
+            let cure = "must be of 1 to 107 bytes, none of them zero: choose a shorter one";
+            self.error(io::ErrorKind::InvalidInput, cure)
+        })
+    }
+
+    fn error(&self, kind: io::ErrorKind, what: &str) -> io::Error {
+        io::Error::new(kind, format!("{self}: {what}"))
+    }
+
+    /// Says what helps, where it is known.
+    fn explain(&self, error: io::Error) -> io::Error {
+        let cure = match error.kind() {
+            io::ErrorKind::NotFound => {
+                "there is no such socket: is the server started, and its \
+                                        directory there?"
+            }
+            io::ErrorKind::ConnectionRefused => {
+                "nobody listens: the server has ended, or is not \
+                                                 started"
+            }
+            io::ErrorKind::PermissionDenied => {
+                "permission denied: the socket and its directory \
+                                                have to be writable to this user"
+            }
+            io::ErrorKind::AddrInUse => {
+                "somebody listens there already: stop it, or choose \
+                                         another address"
+            }
+            _ => return self.error(error.kind(), &error.to_string()),
+        };
+        self.error(error.kind(), cure)
+    }
+}
+
+/// A socket that takes connections of this machine in. When it is dropped its path is removed,
+/// unless another has taken it meanwhile.
+///
+/// ```
+/// use std::time::Duration;
+/// use bowline_runtime::net::{UnixAddr, UnixListener, UnixStream};
+/// use bowline_runtime::{Runtime, spawn};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let address = UnixAddr::from(format!("@echo-{}", std::process::id()).as_str());
+/// Runtime::builder().build()?.block_on(async {
+///     let listener = UnixListener::bind(&address)?;
+///     drop(spawn(async move {
+///         let stream = listener.accept().await?;
+///         while let Some(bytes) = stream.receive().await? {
+///             stream.send(&bytes);
+///         }
+///         Ok::<(), std::io::Error>(())
+///     }));
+///     let stream = UnixStream::connect(&address, Duration::from_secs(1)).await?;
+///     stream.send(b"hello");
+///     assert_eq!(&stream.receive().await?.expect("an echo")[..], b"hello");
+///     Ok(())
+/// })
+/// # }
+/// ```
+pub struct UnixListener {
+    listener: Listener,
+    address: UnixAddr,
+    /// The path's file, as long as it is this listener's.
+    file: Option<FileId>,
+}
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(path: &Path) -> io::Result<FileId> {
+        let metadata = std::fs::symlink_metadata(path)?;
+        Ok(FileId { device: metadata.st_dev(), inode: metadata.st_ino() })
+    }
+}
+
+/// How many connections the kernel keeps until they are accepted, if `net.core.somaxconn` allows.
+const BACKLOG: i32 = 4096;
+
+impl UnixListener {
+    /// Listens at an address. A socket that stands at a path and at which nobody listens any more,
+    /// as a server that was killed leaves it, is replaced.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` if somebody listens there; `AlreadyExists` if what stands at the path is no
+    /// socket; `InvalidInput` if the address is empty or too long. Each says what helps.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime.
+    pub fn bind(address: &UnixAddr) -> io::Result<UnixListener> {
+        let core = crate::core::current();
+        let target = address.to_socket()?;
+        let (socket, file) = match address {
+            UnixAddr::Name(_) => (listen(&target).map_err(|error| address.explain(error))?, None),
+            UnixAddr::Path(path) => {
+                let _alone = lock_directory(path);
+                let listened = match listen(&target) {
+                    Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                        remove_stale(address, path, &target)?;
+                        listen(&target)
+                    }
+                    result => result,
+                };
+                let socket = listened.map_err(|error| address.explain(error))?;
+                (socket, Some(FileId::of(path)?))
+            }
+        };
+        let listener = Listener::new(&core, socket);
+        Ok(UnixListener { listener, address: address.clone(), file })
+    }
+
+    /// The address it listens at.
+    pub fn local_addr(&self) -> &UnixAddr {
+        &self.address
+    }
+
+    /// The next connection. Dropping the future loses none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TcpListener::accept`](super::TcpListener::accept).
+    pub async fn accept(&self) -> io::Result<UnixStream> {
+        Ok(UnixStream(Stream::new(self.listener.accept().await?)))
+    }
+}
+
+fn listen(address: &SockAddr) -> io::Result<OwnedFd> {
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Holds off others that look whether the same path is stale, until it is dropped. Where it can't
+/// be had, as on some network file systems, two servers that start at the same moment may both
+/// believe that the path is theirs.
+fn lock_directory(path: &Path) -> Option<File> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(directory.unwrap_or(Path::new("."))).ok()?;
+    directory.lock().ok()?;
+    Some(directory)
+}
+
+/// Removes the socket that stands in the way, if nobody listens at it.
+fn remove_stale(address: &UnixAddr, path: &Path, target: &SockAddr) -> io::Result<()> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        let cure = "exists and is no socket: remove it, or choose another path";
+        return Err(address.error(io::ErrorKind::AlreadyExists, cure));
+    }
+    let probe = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // It does not wait: a listener whose queue is full is one all the same.
+    probe.set_nonblocking(true)?;
+    match probe.connect(target) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|error| address.explain(error))
+        }
+        _ => Err(address.explain(io::ErrorKind::AddrInUse.into())),
+    }
+}
+
+impl Drop for UnixListener {
+    fn drop(&mut self) {
+        if let UnixAddr::Path(path) = &self.address
+            && self.file.is_some()
+            && FileId::of(path).ok() == self.file
+        {
+            // If that fails the path stays, and the next to bind it replaces it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl fmt::Debug for UnixListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnixListener").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// A connection within this machine: a [`Stream`].
+#[derive(Clone)]
+pub struct UnixStream(Stream);
+
+impl UnixStream {
+    /// Connects, within `limit`.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says, and what helps; `TimedOut` if it took too long, as it does while the
+    /// listener's queue is full.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime.
+    pub async fn connect(address: &UnixAddr, limit: Duration) -> io::Result<UnixStream> {
+        let connected = Socket::connect(address.to_socket()?, limit).await;
+        Ok(UnixStream(Stream::new(connected.map_err(|error| address.explain(error))?)))
+    }
+}
+
+impl Deref for UnixStream {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.0
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Stream {
+        stream.0
+    }
+}
+
+impl fmt::Debug for UnixStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
