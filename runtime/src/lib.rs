@@ -81,7 +81,7 @@ pub use error::{Error, OLDEST_KERNEL};
 pub use histogram::Histogram;
 pub use metrics::{Metrics, metrics};
 pub use notify::{Notified, Notify};
-pub use probe::{Feature, Report, probe};
+pub use probe::{Answer, Feature, Report, Use, probe};
 pub use remote::{Handle, Lost, RemoteHandle};
 pub use runtime::{Builder, Runtime, spawn, spawn_at};
 pub use task::{JoinError, JoinHandle, Stage};

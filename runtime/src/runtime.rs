@@ -14,12 +14,13 @@ use crate::buffer::Region;
 use crate::clock::Source;
 use crate::core::{Core, Entered, Settings, is_entered};
 use crate::driver::provided::{MOST_BUFFERS, ProvidedBuffers};
-use crate::driver::ring::{Features, Ring};
+use crate::driver::ring::Ring;
 #[cfg(feature = "simulated-driver")]
 use crate::driver::sim::{Faults, Sim, Simulation};
 use crate::driver::switch::Driver;
 use crate::error::Error;
 use crate::metrics::Metrics;
+use crate::probe;
 use crate::remote::{Handle, Registration, Remote};
 use crate::task::Stage;
 use crate::task::cell::Cell;
@@ -206,7 +207,9 @@ impl Builder {
             }
             None => {}
         }
-        Ok(Driver::Ring(Ring::new(entries, completions)?))
+        let ring = Ring::new(entries, completions)?;
+        probe::tell_shortcomings(&ring.features());
+        Ok(Driver::Ring(ring))
     }
 
     /// Makes the runtime, for this thread. It is bound to it. The thread stays pinned, if it is to
@@ -351,10 +354,6 @@ impl Runtime {
     /// A way in for other threads.
     pub fn handle(&self) -> Handle {
         Handle::new(self.core.remote.clone())
-    }
-
-    pub(crate) fn features(&self) -> Features {
-        self.core.driver.borrow().features()
     }
 
     pub(crate) fn clock_source(&self) -> Source {

@@ -551,17 +551,6 @@ fn a_cpu_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn the_probe_tells_what_this_kernel_has() {
-    let report = bowline_runtime::probe().unwrap();
-    let text = report.to_string();
-    assert!(text.contains(&report.release) && text.contains("absolute wait"));
-    let required = report.features.iter().filter(|feature| feature.instead.contains("required"));
-    for feature in required {
-        assert!(feature.available, "{} works in all the other tests", feature.name);
-    }
-}
-
-#[test]
 fn spinning_finds_what_sleeping_would() {
     let runtime = Runtime::builder().spin(Duration::from_micros(200)).build().unwrap();
     run_on(&runtime, async {

@@ -8,7 +8,7 @@ use bowline_time::Instant;
 use io_uring::types::BufRingEntry;
 
 use super::provided::GROUP;
-use super::ring::{Features, Ring};
+use super::ring::Ring;
 #[cfg(feature = "simulated-driver")]
 use super::sim::Sim;
 use super::{Completion, Request, Token};
@@ -197,14 +197,6 @@ impl Driver {
             Driver::Ring(_) => drop(fd),
             #[cfg(feature = "simulated-driver")]
             Driver::Sim(sim) => sim.close(fd),
-        }
-    }
-
-    pub(crate) fn features(&self) -> Features {
-        match self {
-            Driver::Ring(ring) => ring.features(),
-            #[cfg(feature = "simulated-driver")]
-            Driver::Sim(_) => Features::default(),
         }
     }
 }

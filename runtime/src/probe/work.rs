@@ -1,0 +1,127 @@
+//! What a runtime can do here: one of each of the operations that it is made of.
+
+use std::net::Ipv4Addr;
+use std::{fs, io};
+
+use bowline_time::Duration;
+
+use super::{Answer, Feature, Use, row};
+use crate::clock::Source;
+use crate::error::Error;
+use crate::fs::{File, OpenOptions};
+use crate::net::{ListenOptions, TcpListener, TcpStream};
+use crate::runtime::Runtime;
+use crate::{buffer, spawn, timeout};
+
+/// Longer than anything on this machine takes that is not blocked.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Builds a runtime and has it do everything.
+pub(super) fn features() -> Result<(Source, Vec<Feature>), Error> {
+    let runtime =
+        Runtime::builder().entries(8).buffers(1, 4096).registered_buffers(1, 4096).build()?;
+    let features = runtime.block_on(async {
+        // That a sleep ends shows that requests go in, waits end in time, and the thread wakes.
+        crate::sleep(Duration::from_micros(100)).await;
+        let mut features = network().await;
+        features.extend(files().await);
+        features
+    });
+    Ok((runtime.clock_source(), features))
+}
+
+/// Runs one of the attempts.
+async fn attempt<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(LIMIT, work).await?
+}
+
+/// Sends a byte over loopback and back.
+async fn network() -> Vec<Feature> {
+    let mut features = Vec::new();
+    let mut add = |name, since, answer| {
+        features.push(row(name, since, answer, Use::Required, "nothing: connections need it"));
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into(), ListenOptions::default());
+    let address = listener.as_ref().ok().and_then(|listener| listener.local_addr().ok());
+    let (Ok(listener), Some(address)) = (listener, address) else {
+        add("CONNECT", "5.5", Answer::Refused(libc::EACCES));
+        return features;
+    };
+    let accepting = spawn(async move { attempt(listener.accept()).await });
+    let client = attempt(TcpStream::connect(address, LIMIT)).await;
+    add("CONNECT", "5.5", Answer::of(client.as_ref().map_err(copy)));
+    let Ok(client) = client else { return features };
+    let server = accepting.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())));
+    add("ACCEPT, multishot", "5.19", Answer::of(server.as_ref().map_err(copy)));
+    let Ok(server) = server else { return features };
+    client.send(b"?");
+    let sent = attempt(async {
+        client.drained(0).await?;
+        Ok(())
+    });
+    add("SEND", "5.6", Answer::of(sent.await));
+    let received = attempt(async {
+        server.receive().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(())
+    });
+    add("RECV, multishot", "6.0", Answer::of(received.await));
+    features
+}
+
+/// An error has no copy; its number is what counts.
+fn copy(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+}
+
+/// Makes a file, does to it all that can be done, and removes it.
+async fn files() -> Vec<Feature> {
+    let mut features = Vec::new();
+    let mut add = |name, since, answer| {
+        features.push(row(name, since, answer, Use::Required, "nothing: files need it"));
+    };
+    let path = std::env::temp_dir().join(format!("bowline-probe-{}", std::process::id()));
+    let options = OpenOptions::new().read(true).write(true).create(true);
+    let file = match attempt(File::open(&path, options)).await {
+        Ok(file) => file,
+        Err(error) => {
+            add("OPENAT", "5.6", Answer::of::<()>(Err(error)));
+            return features;
+        }
+    };
+    add("OPENAT", "5.6", Answer::Works);
+    let plain = |length| buffer::take(length);
+    // More than a block, so that it is not a registered one.
+    add(
+        "WRITE",
+        "5.6",
+        Answer::of(attempt(async { file.write_all_at(plain(8192), 0).await.0 }).await),
+    );
+    add(
+        "READ",
+        "5.6",
+        Answer::of(attempt(async { file.read_exact_at(plain(8192), 0).await.0 }).await),
+    );
+    add("FSYNC", "5.1", Answer::of(attempt(file.sync_data()).await));
+    add("FALLOCATE", "5.6", Answer::of(attempt(file.allocate(0, 8192)).await));
+    add("STATX", "5.6", Answer::of(attempt(file.status()).await));
+    add("CLOSE", "5.6", Answer::of(attempt(file.close()).await));
+    let (fixed_file, fixed_buffer) = fixed(&path).await;
+    let _ = fs::remove_file(&path);
+    features.push(row("fixed files", "5.19", fixed_file, Use::OnDemand, "a lookup per transfer"));
+    let pins = "pages are pinned per transfer";
+    features.push(row("READ_FIXED, fixed buffers", "5.1", fixed_buffer, Use::OnDemand, pins));
+    features
+}
+
+/// Reads through a registered file, and into a registered buffer.
+async fn fixed(path: &std::path::Path) -> (Answer, Answer) {
+    let options = OpenOptions::new().read(true).registered(true);
+    let Ok(file) = attempt(File::open(path, options)).await else {
+        return (Answer::told(false), Answer::told(false));
+    };
+    let block = buffer::take(4096);
+    let (registered_file, registered_buffer) = (file.is_registered(), block.is_registered());
+    let read = Answer::of(attempt(async { file.read_exact_at(block, 0).await.0 }).await);
+    let answer = |registered| if registered { read } else { Answer::told(false) };
+    (answer(registered_file), answer(registered_buffer))
+}
