@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 pub use args::{
     CompareArgs, EchoClientArgs, EchoServerArgs, EchoSide, FaultArgs, LoadArgs, LoadShape,
-    PolicyArgs, ReplicaArgs, ServeArgs,
+    PolicyArgs, ProbeArgs, ReplicaArgs, ServeArgs,
 };
 pub use policy::{FaultPattern, Pick, Policy};
 
@@ -60,6 +60,11 @@ pub enum Command {
     /// the next call: such latencies say what the stack costs, not what users would see.
     #[command(subcommand)]
     Echo(EchoSide),
+    /// Ask this machine's kernel what it can do, and whether Bowline can run here
+    ///
+    /// Each feature of io_uring that is used, or could be, is tried. The exit status is 0 if all that
+    /// is required works; if not, what is printed says why, and what helps.
+    Probe(ProbeArgs),
 }
 
 impl Cli {
@@ -99,7 +104,7 @@ fn check(command: Command) -> Result<Command, NoCommand> {
     let checked = match &command {
         Command::Compare(args) => limits::compare(args),
         Command::Load(args) => limits::load_command(args),
-        Command::Serve(_) | Command::Echo(_) => Ok(()),
+        Command::Serve(_) | Command::Echo(_) | Command::Probe(_) => Ok(()),
     };
     match checked {
         Ok(()) => Ok(command),
@@ -126,7 +131,9 @@ fn one_line(error: &clap::Error) -> String {
         return format!("{said}; there are {sides}");
     }
     if error.kind() == ErrorKind::InvalidSubcommand {
-        return format!("{said}; there are compare, serve, load and echo, see 'bowline --help'");
+        return format!(
+            "{said}; there are compare, serve, load, echo and probe, see 'bowline --help'"
+        );
     }
     format!("{said}; see 'bowline --help'")
 }

@@ -8,7 +8,7 @@ use crate::cli::{Command, EchoSide, NoCommand, parse};
 use crate::interrupt::EXIT_INTERRUPTED;
 use crate::output::say;
 use crate::run::RunEnd;
-use crate::{compare, echo, load, serve};
+use crate::{compare, echo, load, probe, serve};
 
 /// What a shell reports of a command that was used wrongly.
 const EXIT_USAGE: u8 = 2;
@@ -34,6 +34,7 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(args) => status(serve::run(&args)),
         Command::Echo(EchoSide::Server(args)) => status(echo::serve(&args).map(|()| RunEnd::Whole)),
         Command::Echo(EchoSide::Client(args)) => status(echo::drive(&args)),
+        Command::Probe(args) => status(probe::run(&args)),
     }
 }
 

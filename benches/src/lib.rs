@@ -18,6 +18,7 @@ pub mod load;
 pub mod output;
 pub mod parameters;
 pub mod policies;
+pub mod probe;
 pub mod progress;
 pub mod random;
 pub mod replicas;

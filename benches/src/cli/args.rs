@@ -228,6 +228,14 @@ pub enum EchoSide {
     Client(EchoClientArgs),
 }
 
+/// Options of `bowline probe`.
+#[derive(Args, Clone, Debug)]
+pub struct ProbeArgs {
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Options of `bowline echo server`.
 #[derive(Args, Clone, Debug)]
 pub struct EchoServerArgs {

@@ -270,3 +270,17 @@ fn an_echo_client_prints_one_line_of_json() {
     assert_eq!((&line["inflight"], &line["conns"]), (&4.into(), &2.into()));
     assert!(line["client_cpu_s"].is_f64());
 }
+
+#[test]
+fn a_probe_tells_people_and_programs_that_bowline_can_run_here() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = run(bowline(folder.path(), "probe"));
+    let told_json = run(bowline(folder.path(), "probe --json"));
+    assert!(told.status.success() && told_json.status.success(), "{told:?}");
+    let (told, told_json) = (text(&told.stdout), text(&told_json.stdout));
+    assert!(told.contains("DEFER_TASKRUN") && told.contains("Bowline can run here."), "{told}");
+    let json: serde_json::Value = serde_json::from_str(&told_json).expect("JSON");
+    assert_eq!(json["usable"], true, "{told_json}");
+    let features = json["features"].as_array().expect("rows");
+    assert!(features.len() > 30, "{told_json}");
+}

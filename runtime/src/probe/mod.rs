@@ -156,14 +156,14 @@ fn row(
 /// What newer kernels have and this one has not, and what is done about it; None if nothing is
 /// missing.
 fn shortcomings(features: &Features) -> Option<String> {
-    let missing: Vec<String> = [
+    let missing: Vec<&str> = [
         (features.registered, "registered ring descriptor (5.18): each call looks the ring up"),
         (features.no_array, "NO_SQARRAY (6.6): requests go through an array of indices"),
-        (features.absolute_wait, "ABS_TIMER (6.12): waits are relative, and end later by what passes before them"),
-        (features.no_iowait, "NO_IOWAIT (6.15): waiting looks like waiting for a disk to those who watch the machine"),
+        (features.absolute_wait, "ABS_TIMER (6.12): waits are relative, and end a little later"),
+        (features.no_iowait, "NO_IOWAIT (6.15): sleep is counted as waiting for a disk"),
     ]
     .into_iter()
-    .filter_map(|(there, what)| (!there).then(|| what.to_string()))
+    .filter_map(|(there, what)| if there { None } else { Some(what) })
     .collect();
     (!missing.is_empty()).then(|| missing.join("; "))
 }

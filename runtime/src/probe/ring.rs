@@ -133,7 +133,6 @@ fn registrations(ring: IoUring) -> Vec<Feature> {
         let _ = submitter.unregister_napi(&mut napi);
     }
     let bundles = Answer::told(ring.params().is_feature_recvsend_bundle());
-    drop(submitter);
     vec![
         row(
             "registered ring descriptor",
