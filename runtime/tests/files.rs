@@ -27,6 +27,8 @@ fn what_was_written_is_read() {
         assert!(block[..] == pattern(100_000, 1));
         let (result, block) = file.read_at(block, 100_000).await;
         assert_eq!(result.unwrap(), 5, "the file ends there");
+        assert_eq!(block.len(), 5, "nothing shows but what was read");
+        let block = buffer::take(6);
         let (result, _) = file.read_exact_at(block, 100_000).await;
         assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
         file.allocate(0, 200_000).await.unwrap();

@@ -21,8 +21,7 @@
 //!         block.resize(64 << 10);
 //!         let (read, filled) = from.read_at(block, offset).await;
 //!         block = filled;
-//!         block.resize(read?);
-//!         if block.is_empty() {
+//!         if read? == 0 {
 //!             return to.sync_data().await;
 //!         }
 //!         let length = block.len() as u64;
@@ -203,8 +202,8 @@ impl File {
         }
     }
 
-    /// Reads at `offset` as much as the buffer is long, and gives it back. The number of bytes is
-    /// less if the file ends before, and may be less in between.
+    /// Reads at `offset` as much as the buffer is long, and gives it back, as long as what was read.
+    /// That is less if the file ends before, and may be less in between.
     ///
     /// # Errors
     ///

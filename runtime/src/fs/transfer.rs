@@ -181,11 +181,15 @@ impl Transfer {
                 },
                 State::Ended => panic!("a transfer was polled after it had ended"),
             };
-            let buffer = kept.buffer.expect("an operation gives back what it was given");
+            let mut buffer = kept.buffer.expect("an operation gives back what it was given");
             let counters = &self.file.descriptor.core.counters;
             match self.progress.judge(result) {
                 Next::Done(result) => {
                     self.state = State::Ended;
+                    if let (Ok(read), Direction::Read) = (&result, self.progress.direction) {
+                        // What the memory held before is nobody's business.
+                        buffer.resize(*read);
+                    }
                     return Poll::Ready((result.map_err(|error| self.explain(error)), buffer));
                 }
                 Next::Rest => {
