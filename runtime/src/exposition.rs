@@ -13,7 +13,7 @@
 //!     format!("# TYPE asked counter\nasked_total {asked}\n# EOF\n")
 //! })?;
 //! assert!(fetch(numbers.address())?.contains("asked_total 1"));
-//! # Ok::<(), std::io::Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Whoever asks is not trusted: a request may have 8 KiB and take two seconds, reading the page may
