@@ -20,6 +20,107 @@
 //! # Ok::<(), bowline_runtime::Error>(())
 //! ```
 //!
+//! # Programs
+//!
+//! An echo server, and a client of it:
+//!
+//! ```
+//! use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
+//! use bowline_runtime::{Runtime, Stage, spawn_at};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! Runtime::builder().build()?.block_on(async {
+//!     let listener = TcpListener::bind("127.0.0.1:0".parse()?, ListenOptions::default())?;
+//!     let address = listener.local_addr()?;
+//!     // A server's readers run at the stage of the turn at which input is applied.
+//!     drop(spawn_at(Stage::Input, async move {
+//!         while let Ok(stream) = listener.accept().await {
+//!             drop(spawn_at(Stage::Input, async move {
+//!                 while let Ok(Some(bytes)) = stream.receive().await {
+//!                     stream.send(&bytes);
+//!                 }
+//!             }));
+//!         }
+//!     }));
+//!     let stream = TcpStream::connect(address, Duration::from_secs(1)).await?;
+//!     stream.send(b"hello");
+//!     assert_eq!(&stream.receive().await?.ok_or("the server ended")?[..], b"hello");
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! A file is copied in [`fs`], and many blocks are read at once by [`fs::Batch`]. Two cores that
+//! talk to each other, in messages that need no lock and no allocation:
+//!
+//! ```
+//! use bowline_runtime::{Runtime, channel};
+//! use std::sync::Mutex;
+//!
+//! let (ask, questions) = channel::bounded::<u64>(16);
+//! let (tell, answers) = channel::bounded::<u64>(16);
+//! // Each core takes the ends that are its own.
+//! let (asking, answering) = (Mutex::new(Some((ask, answers))), Mutex::new(Some((tell, questions))));
+//! let cores = Runtime::builder().cores([0, 0], move |core| {
+//!     let asking = asking.lock().unwrap().take_if(|_| core == 0);
+//!     let answering = answering.lock().unwrap().take_if(|_| core == 1);
+//!     async move {
+//!         let mut sum = 0;
+//!         if let Some((ask, mut answers)) = asking {
+//!             for number in 1..=10 {
+//!                 ask.send(number).await.unwrap();
+//!                 sum += answers.receive().await.unwrap();
+//!             }
+//!         }
+//!         if let Some((tell, mut questions)) = answering {
+//!             while let Some(number) = questions.receive().await {
+//!                 tell.send(number * number).await.unwrap();
+//!             }
+//!         }
+//!         sum
+//!     }
+//! })?;
+//! assert_eq!(cores.join().unwrap(), [385, 0]);
+//! # Ok::<(), bowline_runtime::Error>(())
+//! ```
+//!
+//! A program on tokio that has its files read here, and awaits them there:
+//!
+//! ```
+//! use bowline_runtime::fs::{File, OpenOptions};
+//! use bowline_runtime::{Runtime, buffer};
+//! use std::sync::mpsc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (give, take) = mpsc::channel();
+//! let (stop, stopped) = bowline_runtime::channel::bounded::<()>(1);
+//! let core = std::thread::spawn(move || {
+//!     let runtime = Runtime::builder().build()?;
+//!     give.send(runtime.handle()).expect("main waits for it");
+//!     let mut stopped = stopped;
+//!     runtime.block_on(async { stopped.receive().await });
+//!     Ok::<(), bowline_runtime::Error>(())
+//! });
+//! let storage = take.recv()?;
+//! let tokio = tokio::runtime::Builder::new_current_thread().build()?;
+//! let zeros = tokio.block_on(async {
+//!     // The closure makes the future over there: what it holds need not be Send, its output must.
+//!     let reading = storage.spawn(|| async {
+//!         let file = File::open("/dev/zero", OpenOptions::new().read(true)).await?;
+//!         let (result, block) = file.read_exact_at(buffer::take(4096), 0).await;
+//!         result.map(|()| block.iter().filter(|&&byte| byte == 0).count())
+//!     });
+//!     reading.await
+//! });
+//! assert_eq!(zeros??, 4096);
+//! // With the last sender gone, the core's future ends.
+//! drop(stop);
+//! core.join().expect("no panic")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # The turn
 //!
 //! The loop of a runtime goes round in turns, and the order within a turn is part of the interface:

@@ -13,10 +13,20 @@ use bowline_runtime::fs::{Batch, File, OpenOptions};
 use bowline_runtime::{
     Notify, Runtime, Stage, buffer, metrics, now, sleep_until, spawn, spawn_at, timeout, yield_now,
 };
-use common::{LONG, accept_one, listen, rounds, run, run_on};
+use common::{LONG, accept_one, listen, rounds};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Runs a test's future, for longer the more rounds there are.
+fn run_on<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
+    let limit = LONG + Duration::from_millis(1) * rounds(0) as u32;
+    runtime.block_on(async { timeout(limit, future).await.expect("the test hangs") })
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    run_on(&Runtime::builder().build().unwrap(), future)
+}
 
 /// Counts what `round` allocates in so many rounds, after some that warm it up.
 async fn count(rounds: usize, mut round: impl AsyncFnMut(usize)) -> u64 {
