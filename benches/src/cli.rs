@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 pub use args::{
     CompareArgs, EchoClientArgs, EchoServerArgs, EchoSide, FaultArgs, LoadArgs, LoadShape,
-    PolicyArgs, ProbeArgs, ReplicaArgs, ServeArgs,
+    PolicyArgs, ProbeArgs, ReplicaArgs, ServeArgs, StatArgs,
 };
 pub use policy::{FaultPattern, Pick, Policy};
 
@@ -53,6 +53,11 @@ pub enum Command {
     /// Open loop: calls are sent when they fall due, whether or not earlier ones have returned,
     /// and latency counts from then.
     Load(Box<LoadArgs>),
+    /// Show what a server says of itself, again and again on one screen
+    ///
+    /// The server tells it at the address of its --metrics. On anything but a terminal each screen
+    /// is plain text below the one before.
+    Stat(StatArgs),
     /// Measure the bare stack: an echo, closed loop
     ///
     /// The client keeps a fixed number of calls in flight and prints one line of JSON, to be put
@@ -104,7 +109,7 @@ fn check(command: Command) -> Result<Command, NoCommand> {
     let checked = match &command {
         Command::Compare(args) => limits::compare(args),
         Command::Load(args) => limits::load_command(args),
-        Command::Serve(_) | Command::Echo(_) | Command::Probe(_) => Ok(()),
+        Command::Serve(_) | Command::Stat(_) | Command::Echo(_) | Command::Probe(_) => Ok(()),
     };
     match checked {
         Ok(()) => Ok(command),

@@ -28,6 +28,7 @@ pub mod schedule;
 pub mod serve;
 pub mod serve_config;
 pub mod setup;
+pub mod stat;
 pub mod stats;
 pub mod store;
 pub mod units;

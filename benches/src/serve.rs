@@ -10,7 +10,7 @@ use bowline_server::Server;
 use bowline_server::io::{Limits, Running, ServeError};
 use thiserror::Error;
 
-use crate::cli::{ReplicaArgs, ServeArgs};
+use crate::cli::ServeArgs;
 use crate::data::{DataError, DataSet, ensure_files};
 use crate::interrupt::Interrupt;
 use crate::output::{print, say};
@@ -78,7 +78,7 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         }
         made => made?,
     }
-    let running = start(&config, set, args.seed, &args.how)?;
+    let running = start(&config, set, args)?;
     let said = print(format_args!(
         "replica {} serves {} ({}) at {}, with {} peers",
         config.replica,
@@ -87,6 +87,10 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         running.address(),
         config.peers.len()
     ));
+    let said = said.and_then(|()| match running.metrics_address() {
+        Some(address) => print(format_args!("it tells what it does at http://{address}/metrics")),
+        None => Ok(()),
+    });
     if let Err(error) = said {
         running.shut_down(GRACE)?;
         return Err(ReplicaError::Output(error));
@@ -112,30 +116,30 @@ fn run_managed(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<(
     let config = ServeConfig { listen: address, peers, ..config.clone() };
     // Nobody has connected to it, so that the server can have the address at once.
     drop(place);
-    let running = start(&config, set, args.seed, &args.how)?;
+    let running = start(&config, set, args)?;
     send_serving(&mut output).map_err(ReplicaError::Parent)?;
     // The end of the input is the parent's word to end; what comes before it means nothing.
     io::copy(&mut input, &mut io::sink()).map_err(ReplicaError::Parent)?;
     Ok(running.shut_down(GRACE)?)
 }
 
-fn start(
-    config: &ServeConfig,
-    set: DataSet,
-    seed: u64,
-    how: &ReplicaArgs,
-) -> Result<Running, ReplicaError> {
+fn start(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<Running, ReplicaError> {
+    let how = &args.how;
     let control = Arc::new(OnceLock::new());
     let store = StoreConfig {
         file: config.file.clone(),
         set,
-        device: Device::new(seed, config.replica, how.service, how.service_spread),
+        device: Device::new(args.seed, config.replica, how.service, how.service_spread),
         control: Arc::clone(&control),
     };
     let limits =
         Limits { slots: how.slots.get(), queue_requests: how.queue.get(), ..Limits::default() };
     let peers = config.peers.iter().map(|&(replica, address)| (ReplicaId(replica), address));
-    let running = Server::builder()
+    let mut builder = Server::builder();
+    if let Some(address) = args.metrics {
+        builder = builder.metrics(address);
+    }
+    let running = builder
         .replica(ReplicaId(config.replica))
         .listen(config.listen)
         .peers(peers)

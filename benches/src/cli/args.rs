@@ -178,6 +178,10 @@ pub struct ServeArgs {
     /// options above go before it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Address at which to tell what it does, in the OpenMetrics format: for a collector, or for
+    /// 'bowline stat' [default: nowhere]
+    #[arg(long, value_name = "ADDR")]
+    pub metrics: Option<SocketAddr>,
     /// Names the data and the service times; the clients' has to be the same
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
@@ -234,6 +238,20 @@ pub struct ProbeArgs {
     /// Print JSON, for programs
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `bowline stat`.
+#[derive(Args, Clone, Debug)]
+pub struct StatArgs {
+    /// Where the server tells what it does: its --metrics
+    #[arg(value_name = "ADDR")]
+    pub address: String,
+    /// How long to wait between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = up_to("1h"))]
+    pub every: Duration,
+    /// Look once, and show all since the server started
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// Options of `bowline echo server`.

@@ -3,3 +3,4 @@
 mod command;
 mod deaths;
 mod errors;
+mod stat;

@@ -14,7 +14,7 @@ const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 100_000_000_000;
 const DIGITS: u8 = 2;
 
-/// How long things took on a core, since it was made.
+/// How long things took on a core, since it was made or they were swapped.
 #[derive(Clone, Debug)]
 pub struct Histograms {
     /// For each method, in the order of their numbers.
@@ -41,6 +41,16 @@ impl Histograms {
     pub(super) fn new(methods: impl Iterator<Item = Method>) -> Histograms {
         let times = |method| MethodTimes { method, wait: empty(), service: empty() };
         Histograms { methods: methods.map(times).collect(), stop: empty(), orphan: empty() }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        for times in &mut self.methods {
+            times.wait.reset();
+            times.service.reset();
+        }
+        self.stop.reset();
+        self.orphan.reset();
     }
 
     /// Adds what another core of the same service measured.

@@ -254,9 +254,15 @@ impl<P> Core<P> {
         }
     }
 
-    /// How long things took.
+    /// How long things took since they were last swapped.
     pub const fn histograms(&self) -> &Histograms {
         &self.histograms
+    }
+
+    /// Hands over how long things took, and goes on with others: empty ones of the same service, as
+    /// [`Histograms::clear`] leaves them.
+    pub const fn swap_histograms(&mut self, other: &mut Histograms) {
+        core::mem::swap(&mut self.histograms, other);
     }
 
     /// Whether the newest copies of a class are served first, as there is too much to do.

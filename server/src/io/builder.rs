@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::string::String;
 use std::vec::Vec;
 
 use bowline_protocol::{LinkConfig, ReplicaId, Station, options};
@@ -90,6 +91,14 @@ pub enum ServeError {
         /// What the kernel says.
         source: io::Error,
     },
+    /// The address of the metrics can't be had.
+    #[error("can't serve metrics at {address}: {source}")]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// The runtime can't be had.
     #[error("{0}")]
     Runtime(#[from] bowline_runtime::Error),
@@ -124,6 +133,10 @@ pub struct Builder {
     pub(super) shared_results: bool,
     pub(super) overload: Option<Overload>,
     pub(super) dark: bool,
+    pub(super) zone: String,
+    pub(super) spans: u32,
+    #[cfg(feature = "metrics")]
+    pub(super) metrics: Option<SocketAddr>,
     pub(super) link: LinkConfig,
     pub(super) runtime: bowline_runtime::Builder,
 }
@@ -142,6 +155,10 @@ impl Builder {
             shared_results: false,
             overload: Some(Overload::default()),
             dark: false,
+            zone: String::new(),
+            spans: 0,
+            #[cfg(feature = "metrics")]
+            metrics: None,
             link: LinkConfig::default(),
             runtime: bowline_runtime::Runtime::builder(),
         }
@@ -248,6 +265,31 @@ impl Builder {
     #[must_use]
     pub fn shed_in_the_dark(mut self, dark: bool) -> Builder {
         self.dark = dark;
+        self
+    }
+
+    /// In which zone it is: a label of all its numbers. Default: none is named.
+    #[must_use]
+    pub fn zone(mut self, zone: &str) -> Builder {
+        self.zone = zone.into();
+        self
+    }
+
+    /// One in so many copies has a `tracing` span (target `bowline::copy`, level info) beside those
+    /// whose caller's trace is sampled; 0: none. Default: 0. Without a subscriber for it no copy has
+    /// one, which costs nothing.
+    #[must_use]
+    pub fn spans(mut self, one_in: u32) -> Builder {
+        self.spans = one_in;
+        self
+    }
+
+    /// Serves the server's numbers at `/metrics` of this address, in the OpenMetrics format, from a
+    /// thread of its own. Default: nowhere.
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub fn metrics(mut self, address: SocketAddr) -> Builder {
+        self.metrics = Some(address);
         self
     }
 

@@ -14,6 +14,7 @@ use bowline_time::Instant;
 
 use super::once::{Ledger, Transaction};
 use super::service::Failure;
+use super::tally::Row;
 use crate::core::{CopyKey, Start, StopReason};
 
 /// Which of a call's copies one is.
@@ -47,6 +48,20 @@ struct Facts {
 }
 
 impl Context {
+    pub(super) fn request(&self) -> &Request {
+        &self.facts.request
+    }
+
+    /// What its answer counts for.
+    pub(super) fn row(&self) -> Row {
+        Row {
+            method: self.method(),
+            class: self.class(),
+            tenant: self.facts.options.label,
+            cache: self.token.stops.label_of(self.token.copy),
+        }
+    }
+
     /// What is asked for.
     pub fn method(&self) -> Method {
         self.facts.request.method
@@ -250,6 +265,12 @@ impl Stops {
         if let Some(stop) = stops.get_mut(copy.index()).filter(|stop| stop.copy == Some(copy)) {
             stop.label = Some(label);
         }
+    }
+
+    /// What a copy's reply says of where it came from, so far.
+    fn label_of(&self, copy: CopyKey) -> Option<Label> {
+        let stops = self.0.borrow();
+        stops.get(copy.index()).filter(|stop| stop.copy == Some(copy))?.label
     }
 
     /// A copy has ended. Returns its reply's label.

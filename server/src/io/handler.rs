@@ -1,11 +1,13 @@
 //! One copy's handler, as a task.
 
+use std::boxed::Box;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
 use bowline_protocol::Status;
+use tracing::Span;
 
 use super::context::Context;
 use super::payload::Payload;
@@ -20,13 +22,15 @@ pub(super) async fn run<S: Service>(
     context: Context,
     payload: Payload,
 ) {
-    let end = Ending { shell, copy, told: false };
+    let span = shell.spans.begin(&context);
+    let end = Ending { shell, copy, context: context.clone(), span, told: false };
     let service = &end.shell.service;
     let interruptible = service.interruptible(context.method());
     let token = context.token().clone();
     let outcome = {
         let mut call = pin!(service.call(context, payload));
         poll_fn(|task| {
+            let _inside = end.span.as_ref().map(|span| span.enter());
             if interruptible && token.poll_cancelled(task.waker()).is_ready() {
                 return Poll::Ready(None);
             }
@@ -41,6 +45,8 @@ pub(super) async fn run<S: Service>(
 struct Ending<S: Service> {
     shell: Rc<Shell<S>>,
     copy: CopyKey,
+    context: Context,
+    span: Option<Box<Span>>,
     told: bool,
 }
 
@@ -48,12 +54,25 @@ impl<S: Service> Ending<S> {
     fn tell(mut self, outcome: Result<S::Reply, Failure>) {
         self.told = true;
         match outcome {
-            Ok(reply) => self.shell.finish(self.copy, Status::Ok, &reply),
-            Err(Failure { status: Some(status), payload }) => {
-                self.shell.finish(self.copy, status, &payload);
-            }
-            Err(Failure { status: None, .. }) => self.shell.aborted(self.copy),
+            Ok(reply) => self.answer(Status::Ok, &reply),
+            Err(Failure { status: Some(status), payload }) => self.answer(status, &payload),
+            Err(Failure { status: None, .. }) => self.abort(),
         }
+    }
+
+    fn answer(&self, status: Status, payload: &[u8]) {
+        if let Some(span) = &self.span {
+            span.record("end", tracing::field::debug(status));
+        }
+        self.shell.tally.count(self.context.row());
+        self.shell.finish(self.copy, status, payload);
+    }
+
+    fn abort(&self) {
+        if let Some(span) = &self.span {
+            span.record("end", "aborted");
+        }
+        self.shell.aborted(self.copy);
     }
 }
 
@@ -64,9 +83,9 @@ impl<S: Service> Drop for Ending<S> {
         }
         if std::thread::panicking() {
             self.shell.count(|io| io.panics += 1);
-            self.shell.finish(self.copy, Status::Failed, b"the handler panicked");
+            self.answer(Status::Failed, b"the handler panicked");
         } else {
-            self.shell.aborted(self.copy);
+            self.abort();
         }
     }
 }

@@ -15,6 +15,8 @@
 mod builder;
 mod connection;
 mod context;
+#[cfg(feature = "metrics")]
+mod exposed;
 mod handler;
 mod mesh;
 pub mod once;
@@ -22,14 +24,17 @@ mod payload;
 mod server;
 mod service;
 mod shell;
+mod spans;
 mod stats;
+mod tally;
 mod tasks;
 mod typed;
 
 pub use builder::{Builder, Limits, ServeError};
 pub use context::{CancelToken, Context, Role};
 pub use payload::Payload;
-pub use server::{Control, Running, Server};
+pub use server::{Collected, Control, Running, Server};
 pub use service::{Failure, Service};
 pub use stats::{IoStats, Snapshot};
+pub use tally::{Row, Rows};
 pub use typed::Typed;

@@ -1,24 +1,30 @@
 //! A server on its threads: starting them in step, asking them things, ending them.
 
+use std::boxed::Box;
 use std::cell::RefCell;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::string::String;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::vec::Vec;
 use std::{format, io, thread};
 
-use bowline_protocol::{Features, Hello, Station, Takes};
+use bowline_protocol::{Features, Hello, ReplicaId, ServiceInfo, Station, Takes};
+#[cfg(feature = "metrics")]
+use bowline_runtime::exposition::Exposition;
 use bowline_runtime::net::{ListenOptions, TcpListener};
-use bowline_runtime::{Handle, RemoteHandle, Runtime, Stage, spawn_at};
+use bowline_runtime::{Handle, Metrics, RemoteHandle, Runtime, Stage, spawn_at};
 
 use super::builder::{Builder, ServeError};
 use super::service::Service;
 use super::shell::{Inside, Parts, Shell};
+use super::spans::Spans;
 use super::stats::Snapshot;
+use super::tally::Rows;
 use super::{mesh, tasks};
 use crate::core::{Config, Core, Histograms, MethodRule};
 
@@ -72,6 +78,9 @@ pub struct Running {
     address: SocketAddr,
     ports: Vec<u16>,
     control: Control,
+    /// Ends before the threads do: it asks them.
+    #[cfg(feature = "metrics")]
+    exposition: Option<Exposition>,
     threads: Vec<thread::JoinHandle<Result<(), ServeError>>>,
 }
 
@@ -84,6 +93,12 @@ impl Running {
     /// The port of each core.
     pub fn ports(&self) -> &[u16] {
         &self.ports
+    }
+
+    /// Where its numbers are served, if they are.
+    #[cfg(feature = "metrics")]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.exposition.as_ref().map(Exposition::address)
     }
 
     /// A way to ask it things and to end it, from any thread.
@@ -127,6 +142,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        #[cfg(feature = "metrics")]
+        self.exposition.take();
         self.control.shut_down(Duration::ZERO);
         for thread in std::mem::take(&mut self.threads).into_iter().enumerate() {
             if let Err(error) = join(thread) {
@@ -149,7 +166,50 @@ fn join(
 /// the server's own: the questions block).
 #[derive(Clone, Debug)]
 pub struct Control {
-    cores: Arc<[Handle]>,
+    cores: Arc<[Member]>,
+    about: Arc<About>,
+}
+
+/// A core, as other threads see it.
+#[derive(Debug)]
+struct Member {
+    handle: Handle,
+    times: Mutex<Times>,
+}
+
+/// How long things took on a core: what it has handed over so far, and empty histograms, which it gets
+/// for those that it hands over next. So it never adds anything up, and copies nothing.
+#[derive(Debug)]
+struct Times {
+    sum: Histograms,
+    /// None while the core has them, and if it ended with them.
+    spare: Option<Box<Histograms>>,
+}
+
+/// What does not change while a server runs.
+#[derive(Debug)]
+struct About {
+    replica: ReplicaId,
+    zone: String,
+    service: ServiceInfo,
+}
+
+/// What a core tells whoever watches.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Collected {
+    /// Its counters.
+    pub snapshot: Snapshot,
+    /// How many copies may run at once.
+    pub slots: u32,
+    /// The newest copies of a class are served first, as there is too much to do.
+    pub overloaded: bool,
+    /// Answered copies, by what tells them apart.
+    pub rows: Rows,
+    /// What its loop counted.
+    pub runtime: Metrics,
+    /// How long things took since the server started.
+    pub histograms: Box<Histograms>,
 }
 
 impl Control {
@@ -166,16 +226,34 @@ impl Control {
         self.snapshots().iter().fold(Snapshot::default(), |sum, core| sum.plus(core))
     }
 
-    /// How long things took on all cores together; None if none runs any more. Each core copies
-    /// some kilobytes for it, which takes it a few microseconds.
+    /// How long things took on all cores together; None if none runs any more.
     pub fn histograms(&self) -> Option<Histograms> {
-        let ask = |core: &Handle| core.spawn(|| async { inside(|core| core.histograms()) });
-        let asked: Vec<_> = self.cores.iter().map(ask).collect();
-        let told = asked.into_iter().filter_map(|answer| answer.wait().ok().flatten());
+        let told = self.collect().into_iter().map(|core| *core.histograms);
         told.reduce(|mut sum, core| {
             sum.add(&core);
             sum
         })
+    }
+
+    /// What each core that runs tells of itself. The cores hand over what they have; adding up is done
+    /// here.
+    pub fn collect(&self) -> Vec<Collected> {
+        self.cores.iter().filter_map(Member::collect).collect()
+    }
+
+    /// Which replica this is.
+    pub fn replica(&self) -> ReplicaId {
+        self.about.replica
+    }
+
+    /// In which zone it is; empty if none was named.
+    pub fn zone(&self) -> &str {
+        &self.about.zone
+    }
+
+    /// What it serves.
+    pub fn service(&self) -> ServiceInfo {
+        self.about.service
     }
 
     /// As [`Control::snapshot`], without blocking: for any executor, the server's own included.
@@ -188,7 +266,7 @@ impl Control {
     }
 
     fn ask(&self) -> Vec<RemoteHandle<Option<Snapshot>>> {
-        let ask = |core: &Handle| core.spawn(|| async { inside(|core| core.snapshot()) });
+        let ask = |core: &Member| core.handle.spawn(|| async { inside(|core| core.snapshot()) });
         self.cores.iter().map(ask).collect()
     }
 
@@ -196,8 +274,23 @@ impl Control {
     /// Returns at once.
     pub fn shut_down(&self, grace: Duration) {
         for core in self.cores.iter() {
-            drop(core.spawn(move || async move { inside(|core| core.shut_down(grace)) }));
+            drop(core.handle.spawn(move || async move { inside(|core| core.shut_down(grace)) }));
         }
+    }
+}
+
+impl Member {
+    /// What the core tells; None if it has ended.
+    fn collect(&self) -> Option<Collected> {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = times.spare.take()?;
+        let told = self.handle.spawn(move || async move { inside(|core| core.collect(spare)) });
+        let mut told = told.wait().ok().flatten()?;
+        times.sum.add(&told.histograms);
+        let mut taken = std::mem::replace(&mut told.histograms, Box::new(times.sum.clone()));
+        taken.clear();
+        times.spare = Some(taken);
+        Some(told)
     }
 }
 
@@ -209,6 +302,9 @@ fn inside<T>(ask: impl FnOnce(Rc<dyn Inside>) -> T) -> Option<T> {
 /// What a core's thread tells once it listens.
 struct Listening {
     handle: Handle,
+    service: ServiceInfo,
+    /// Empty ones of the core's methods.
+    times: Histograms,
     address: SocketAddr,
     port: u16,
 }
@@ -228,6 +324,7 @@ where
     let make = Arc::new(make);
     let mut address = builder.listen;
     let (mut cores, mut ports, mut threads) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut gos, mut served) = (Vec::new(), None);
     for core in 0..builder.cores.len() as u16 {
         let seat = Seat { builder: builder.clone(), core, address };
         let (listening, listens) = channel();
@@ -237,7 +334,7 @@ where
             .name(format!("bowline-{}.{core}", builder.replica))
             .spawn(move || seat.run(&*make, &listening, &gone))
             .map_err(|source| ServeError::Thread { core, source })?;
-        let Ok(Listening { handle, address: bound, port }) = listens.recv() else {
+        let Ok(Listening { handle, service, times, address: bound, port }) = listens.recv() else {
             // The others end as their senders are dropped.
             let early = || ServeError::Thread {
                 core,
@@ -248,14 +345,33 @@ where
         address = bound;
         ports.push(port);
         threads.push(thread);
-        cores.push((handle, go));
+        gos.push(go);
+        let times = Times { spare: Some(Box::new(times.clone())), sum: times };
+        cores.push(Member { handle, times: Mutex::new(times) });
+        served = Some(service);
     }
-    for (_, go) in &cores {
+    for go in &gos {
         // A thread that has ended meanwhile is noticed when it is joined.
         let _ = go.send(Go { ports: ports.clone() });
     }
-    let cores = cores.into_iter().map(|(handle, _)| handle).collect();
-    Ok(Running { address, ports, control: Control { cores }, threads })
+    let service = served.ok_or(ServeError::NoCores)?;
+    let about = About { replica: builder.replica, zone: builder.zone, service };
+    let control = Control { cores: cores.into(), about: Arc::new(about) };
+    #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "nothing is exposed"))]
+    let mut running = Running {
+        address,
+        ports,
+        control,
+        #[cfg(feature = "metrics")]
+        exposition: None,
+        threads,
+    };
+    #[cfg(feature = "metrics")]
+    if let Some(address) = builder.metrics {
+        let refused = |source| ServeError::Metrics { address, source };
+        running.exposition = Some(running.control.expose(address).map_err(refused)?);
+    }
+    Ok(running)
 }
 
 /// One core's part of a server that starts.
@@ -300,13 +416,22 @@ impl Seat {
         let core = Core::new(self.config(station, &service))?;
         let (listeners, port) = self.listen()?;
         let address = local_address(&listeners[0], self.address)?;
-        let up = Listening { handle: runtime.handle(), address, port };
+        let (handle, times) = (runtime.handle(), core.histograms().clone());
+        let up = Listening { handle, service: service.info(), times, address, port };
         let Some(Go { ports }) = listening.send(up).ok().and_then(|()| go.recv().ok()) else {
             return Ok(());
         };
         let hello = self.hello(station, ports, &service);
         let Builder { limits, link, peers, .. } = self.builder.clone();
-        let shell = Shell::new(Parts { core, service, limits, link, hello, peers });
+        let shell = Shell::new(Parts {
+            core,
+            service,
+            limits,
+            link,
+            hello,
+            peers,
+            spans: Spans::new(self.builder.spans),
+        });
         INSIDE.set(Some(shell.clone()));
         drop(spawn_at(Stage::Decide, tasks::decide(shell.clone())));
         for listener in listeners {

@@ -1,5 +1,6 @@
 //! A core on its thread: the machine that decides, the connections, and the running handlers.
 
+use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use bowline_protocol::{
     codec,
 };
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{JoinHandle, Notify, now, spawn, timeout};
+use bowline_runtime::{JoinHandle, Notify, metrics, now, spawn, timeout};
 
 use super::builder::Limits;
 use super::connection::{Connection, LAST_WORDS, Side};
@@ -19,8 +20,11 @@ use super::context::Stops;
 use super::handler;
 use super::mesh::{Cores, Peer};
 use super::payload::{Payload, Pool};
+use super::server::Collected;
 use super::service::Service;
+use super::spans::Spans;
 use super::stats::{IoStats, Snapshot};
+use super::tally::Tally;
 use crate::core::{Conn, CopyKey, Core, Effect, Histograms};
 
 pub(super) struct Shell<S> {
@@ -35,6 +39,8 @@ pub(super) struct Shell<S> {
     pub(super) cores: Vec<Cores>,
     pub(super) payloads: Rc<Pool>,
     stops: Rc<Stops>,
+    pub(super) tally: Tally,
+    pub(super) spans: Spans,
     /// The accepted connections, by the place of their name.
     accepted: RefCell<Vec<Option<Rc<Connection>>>>,
     /// The connection by which each core of a peer hears cancels: the one that came up last.
@@ -58,11 +64,12 @@ pub(super) struct Parts<S> {
     pub(super) link: LinkConfig,
     pub(super) hello: Hello,
     pub(super) peers: Vec<Peer>,
+    pub(super) spans: Spans,
 }
 
 impl<S: Service> Shell<S> {
     pub(super) fn new(parts: Parts<S>) -> Rc<Shell<S>> {
-        let Parts { core, service, limits, link, hello, peers } = parts;
+        let Parts { core, service, limits, link, hello, peers, spans } = parts;
         Rc::new(Shell {
             core: RefCell::new(core),
             service,
@@ -73,6 +80,8 @@ impl<S: Service> Shell<S> {
             peers,
             payloads: Rc::default(),
             stops: Rc::new(Stops::new()),
+            tally: Tally::default(),
+            spans,
             accepted: RefCell::default(),
             routes: RefCell::default(),
             io: Cell::default(),
@@ -311,7 +320,7 @@ impl<S: Service> Shell<S> {
 /// What other threads may ask of a core, on its own thread.
 pub(super) trait Inside {
     fn snapshot(&self) -> Snapshot;
-    fn histograms(&self) -> Histograms;
+    fn collect(&self, spare: Box<Histograms>) -> Collected;
     fn shut_down(self: Rc<Self>, grace: Duration);
 }
 
@@ -328,8 +337,18 @@ impl<S: Service> Inside for Shell<S> {
         }
     }
 
-    fn histograms(&self) -> Histograms {
-        self.core.borrow().histograms().clone()
+    fn collect(&self, spare: Box<Histograms>) -> Collected {
+        let mut histograms = spare;
+        self.core.borrow_mut().swap_histograms(&mut histograms);
+        let core = self.core.borrow();
+        Collected {
+            slots: core.slots(),
+            overloaded: core.is_overloaded(),
+            snapshot: self.snapshot(),
+            rows: self.tally.rows(),
+            runtime: metrics(),
+            histograms,
+        }
     }
 
     fn shut_down(self: Rc<Self>, grace: Duration) {

@@ -7,6 +7,7 @@ mod basics;
 mod hostile;
 mod mesh;
 mod peer;
+mod seen;
 mod service;
 mod stalls;
 

@@ -1,0 +1,33 @@
+//! A replica tells what it does, `bowline stat` shows it, and SIGTERM ends it in good order.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::command::{bowline, run, text};
+
+#[test]
+fn stat_shows_a_replica_that_then_ends_in_good_order() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let line = "serve --listen 127.0.0.1:0 --metrics 127.0.0.1:0 --data-size 1MiB --file data";
+    let mut serve = bowline(folder.path(), line);
+    let mut replica = serve.stdout(Stdio::piped()).spawn().expect("the program is there");
+    let said = BufReader::new(replica.stdout.take().expect("a pipe"));
+    let address = said.lines().find_map(|line| {
+        let line = line.expect("a line");
+        Some(line.split_once("http://")?.1.strip_suffix("/metrics")?.to_owned())
+    });
+    let address = address.expect("it says where");
+    let stat = run(bowline(folder.path(), &format!("stat {address} --once")));
+    let screen = text(&stat.stdout);
+    assert!(stat.status.success(), "{}", text(&stat.stderr));
+    for part in ["replica 0, since it started", "0 running of 8 slots", "core 0", "read"] {
+        assert!(screen.contains(part), "no {part:?} in:\n{screen}");
+    }
+    kill_process(Pid::from_child(&replica), Signal::TERM).expect("it runs");
+    assert_eq!(replica.wait().expect("a child").code(), Some(0));
+    let late = run(bowline(folder.path(), &format!("stat {address} --once")));
+    assert!(text(&late.stderr).contains("a server tells them where --metrics says"));
+    assert!(!late.status.success());
+}
