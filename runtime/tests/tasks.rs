@@ -210,9 +210,14 @@ fn stages_run_in_order_whatever_woke_first() {
     });
 }
 
+/// A runtime that cuts nothing short because the machine is slow.
+fn patient() -> Runtime {
+    Runtime::builder().budget(LONG).build().unwrap()
+}
+
 #[test]
 fn all_input_is_applied_before_anything_is_decided() {
-    run(async {
+    run_on(&patient(), async {
         const PEERS: usize = 20;
         let (listener, address) = listen();
         let applied = Rc::new(Cell::new(0));
