@@ -34,6 +34,7 @@ pub struct Builder {
     completions: Option<u32>,
     buffer_count: u16,
     buffer_size: u32,
+    submission_thread: Option<Duration>,
     file_places: u32,
     registered_buffers: (usize, usize),
     patience: Duration,
@@ -60,6 +61,7 @@ impl Builder {
             completions: None,
             buffer_count: 256,
             buffer_size: 16 << 10,
+            submission_thread: None,
             file_places: 64,
             registered_buffers: (0, 0),
             patience: Duration::from_secs(5),
@@ -141,6 +143,20 @@ impl Builder {
         self
     }
 
+    /// Has a thread of the kernel's take requests (SQPOLL), which sleeps when there were none for
+    /// `idle`. The core then hardly ever enters the kernel, which helps where it has a second CPU to
+    /// give away that does nothing else, requests are many, and calls are dear; on a CPU that
+    /// somebody else wants too, it makes everything slower.
+    ///
+    /// The order of [the turn](crate#the-turn) is looser with it: what a stage asks of the kernel is
+    /// under way before the next stage, but may not have been done. Where the kernel refuses the
+    /// thread, a warning says so, and the core hands its requests over by itself. Default: none.
+    #[must_use]
+    pub fn submission_thread(mut self, idle: Option<Duration>) -> Builder {
+        self.submission_thread = idle;
+        self
+    }
+
     /// Places for files that are [registered](crate::fs::OpenOptions::registered) with the kernel.
     /// Default: 64.
     #[must_use]
@@ -207,7 +223,13 @@ impl Builder {
             }
             None => {}
         }
-        let ring = Ring::new(entries, completions)?;
+        let ring = match Ring::new(entries, completions, self.submission_thread) {
+            Err(error) if self.submission_thread.is_some() => {
+                tracing::warn!(%error, "no thread of the kernel's takes requests: the core does");
+                Ring::new(entries, completions, None)?
+            }
+            ring => ring?,
+        };
         probe::tell_shortcomings(&ring.features());
         Ok(Driver::Ring(ring))
     }

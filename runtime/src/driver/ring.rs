@@ -42,6 +42,8 @@ pub(crate) struct Features {
     pub(crate) absolute_wait: bool,
     /// A wait doesn't count as waiting for a disk (6.15).
     pub(crate) no_iowait: bool,
+    /// A thread of the kernel's takes requests by itself, as was asked for.
+    pub(crate) polled: bool,
 }
 
 pub(crate) struct Ring {
@@ -59,12 +61,16 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring with so many places for requests, and four times as many for completions, as one
-    /// request may complete many times.
-    pub(crate) fn new(entries: u32, completions: u32) -> Result<Ring, Error> {
-        let (uring, no_array) = match set_up(entries, completions, true) {
+    /// A ring with so many places for requests and for completions. If `poll` is given, a thread of
+    /// the kernel's takes requests, and sleeps when there were none for so long.
+    pub(crate) fn new(
+        entries: u32,
+        completions: u32,
+        poll: Option<Duration>,
+    ) -> Result<Ring, Error> {
+        let (uring, no_array) = match set_up(entries, completions, poll, true) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                (set_up(entries, completions, false), false)
+                (set_up(entries, completions, poll, false), false)
             }
             other => (other, true),
         };
@@ -96,6 +102,7 @@ impl Ring {
             // The flag has no feature bit; it came with the same release as this one.
             absolute_wait: parameters.is_feature_min_timeout(),
             no_iowait: parameters.is_feature_no_iowait(),
+            polled: parameters.is_setup_sqpoll(),
         };
         if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
             return Err(Error::too_old("EXT_ARG or NODROP"));
@@ -201,6 +208,13 @@ impl Ring {
             self.make_room(counters);
             if !self.enter(counters, 0, None)? {
                 break;
+            }
+            if self.features.polled {
+                // The kernel's thread takes them when it likes; all it is waited for is places.
+                if self.backlog.is_empty() {
+                    break;
+                }
+                self.submitter.squeue_wait()?;
             }
         }
         Ok(())
@@ -345,16 +359,24 @@ impl Drop for Ring {
     }
 }
 
-fn set_up(entries: u32, completions: u32, no_array: bool) -> io::Result<IoUring> {
+fn set_up(
+    entries: u32,
+    completions: u32,
+    poll: Option<Duration>,
+    no_array: bool,
+) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder
         .dontfork()
         .setup_clamp()
         .setup_cqsize(completions)
         .setup_submit_all()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag();
+        .setup_single_issuer();
+    match poll {
+        // The kernel's thread does the completions' work; it can't be deferred as well.
+        Some(idle) => builder.setup_sqpoll(idle.as_millis().clamp(1, u32::MAX.into()) as u32),
+        None => builder.setup_defer_taskrun().setup_taskrun_flag(),
+    };
     if no_array {
         builder.setup_no_sqarray();
     }

@@ -198,8 +198,13 @@ mod tests {
 
     #[test]
     fn what_a_kernel_lacks_is_told_with_what_it_costs() {
-        let all =
-            Features { no_array: true, registered: true, absolute_wait: true, no_iowait: true };
+        let all = Features {
+            no_array: true,
+            registered: true,
+            absolute_wait: true,
+            no_iowait: true,
+            polled: false,
+        };
         assert_eq!(shortcomings(&all), None);
         let text = shortcomings(&Features { absolute_wait: false, no_iowait: false, ..all });
         let text = text.unwrap();

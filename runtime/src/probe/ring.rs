@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use io_uring::types::{Fd, Napi, SubmitArgs, Timespec};
 use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
 
-use super::Use::{Never, Required, WhereItWorks};
+use super::Use::{Never, OnDemand, Required, WhereItWorks};
 use super::{Answer, Feature, row};
 
 /// How long a completion is waited for.
@@ -83,8 +83,8 @@ fn set_up() -> Vec<Feature> {
         row(
             "SQPOLL",
             "5.11",
-            with(|ring| ring.setup_sqpoll(10)),
-            Never,
+            with(|ring| ring.setup_single_issuer().setup_sqpoll(10)),
+            OnDemand,
             "the core's own thread submits",
         ),
     ]
