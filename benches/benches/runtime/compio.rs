@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use compio::BufResult;
-use compio::buf::IoBuf;
+use compio::buf::{IntoInner, IoBuf};
 use compio::fs::OpenOptions;
 use compio::io::{AsyncRead, AsyncReadAtExt, AsyncReadExt, AsyncWriteExt};
 use compio::net::{TcpListener, TcpStream};
