@@ -24,11 +24,18 @@ pub struct Limits {
     pub queue_bytes: usize,
     /// Connections that are accepted.
     pub connections: u32,
+    /// Of those, from one address. Does not hold for the addresses of peers.
+    pub connections_per_address: u32,
+    /// Of those, kept for the addresses of peers, where there are any.
+    pub connections_reserved: u32,
     /// Bytes of the payload of one request. (One without options may take the room of options, too.)
     pub request_bytes: u32,
     /// Bytes that may be queued for one connection. Whoever reads so slowly that there are more is
     /// disconnected.
     pub outgoing_bytes: usize,
+    /// Bytes that may be queued for all clients together. If there are more, those that have most
+    /// are disconnected.
+    pub outgoing_total: usize,
     /// Tombstones that are kept.
     pub tombstones: u32,
 }
@@ -41,16 +48,20 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 16 slots; 1024 copies of 16 MiB in all may wait; 1024 connections; requests of 1 MiB;
-    /// 16 MiB queued for a connection; 4096 tombstones.
+    /// 16 slots; 1024 copies of 16 MiB in all may wait; 1024 connections, 512 from one address and 64
+    /// kept for peers; requests of 1 MiB; 16 MiB queued for a connection, 256 MiB for all; 4096
+    /// tombstones.
     fn default() -> Self {
         Limits {
             slots: 16,
             queue_requests: 1024,
             queue_bytes: 16 << 20,
             connections: 1024,
+            connections_per_address: 512,
+            connections_reserved: 64,
             request_bytes: 1 << 20,
             outgoing_bytes: 16 << 20,
+            outgoing_total: 256 << 20,
             tombstones: 4096,
         }
     }
@@ -79,6 +90,14 @@ pub enum ServeError {
         queue: usize,
         /// The request's, in bytes.
         request: u32,
+    },
+    /// All connections are kept for peers.
+    #[error("connections_reserved ({reserved}) leaves nothing of connections ({connections})")]
+    Reserve {
+        /// How many are kept.
+        reserved: u32,
+        /// Of how many.
+        connections: u32,
     },
     /// A limit or a method that can't be.
     #[error("{0}")]
@@ -363,6 +382,10 @@ impl Builder {
             if twice {
                 return Err(ServeError::PeerTwice(peer.replica));
             }
+        }
+        let Limits { connections, connections_reserved: reserved, .. } = self.limits;
+        if !self.peers.is_empty() && reserved >= connections {
+            return Err(ServeError::Reserve { reserved, connections });
         }
         let Limits { queue_bytes: queue, request_bytes: request, .. } = self.limits;
         if queue < request as usize {

@@ -118,9 +118,14 @@ impl Connection {
         }
         self.stream.send_with(|out| codec::encode(frame, out));
         if self.stream.queued() > self.outgoing_max {
-            self.too_slow.set(true);
-            self.stream.abort();
+            self.cut_off();
         }
+    }
+
+    /// Ends it at once, since it reads too slowly.
+    pub(super) fn cut_off(&self) {
+        self.too_slow.set(true);
+        self.stream.abort();
     }
 
     /// As [`Connection::send`], with what the other side understands of the options.

@@ -15,6 +15,7 @@
 mod builder;
 mod connection;
 mod context;
+mod doors;
 #[cfg(feature = "metrics")]
 mod exposed;
 mod handler;

@@ -3,6 +3,7 @@
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
@@ -14,9 +15,12 @@ use bowline_protocol::{
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::{JoinHandle, Notify, metrics, now, spawn, timeout};
 
+use bowline_time::Instant;
+
 use super::builder::Limits;
 use super::connection::{Connection, LAST_WORDS, Side};
 use super::context::Stops;
+use super::doors::{Doors, Refusal};
 use super::handler;
 use super::mesh::{Cores, Peer};
 use super::payload::{Payload, Pool};
@@ -25,7 +29,11 @@ use super::service::Service;
 use super::spans::Spans;
 use super::stats::{IoStats, Snapshot};
 use super::tally::Tally;
-use crate::core::{Conn, CopyKey, Core, Effect, Histograms};
+use crate::core::{Conn, CopyKey, Core, Effect, Histograms, TooManyConnections};
+
+/// How often it is looked how much is queued for all connections: so much more than may be is queued
+/// as handlers answer in this time.
+const OUTGOING_LOOK: Duration = Duration::from_millis(1);
 
 pub(super) struct Shell<S> {
     pub(super) core: RefCell<Core<Payload>>,
@@ -41,6 +49,9 @@ pub(super) struct Shell<S> {
     stops: Rc<Stops>,
     pub(super) tally: Tally,
     pub(super) spans: Spans,
+    doors: RefCell<Doors>,
+    /// When it was last looked how much is queued for all connections.
+    outgoing_looked: Cell<Instant>,
     /// The accepted connections, by the place of their name.
     accepted: RefCell<Vec<Option<Rc<Connection>>>>,
     /// The connection by which each core of a peer hears cancels: the one that came up last.
@@ -70,6 +81,12 @@ pub(super) struct Parts<S> {
 impl<S: Service> Shell<S> {
     pub(super) fn new(parts: Parts<S>) -> Rc<Shell<S>> {
         let Parts { core, service, limits, link, hello, peers, spans } = parts;
+        let doors = Doors::new(
+            limits.connections,
+            limits.connections_reserved,
+            limits.connections_per_address,
+            peers.iter().map(|peer| peer.address.ip()),
+        );
         Rc::new(Shell {
             core: RefCell::new(core),
             service,
@@ -81,6 +98,8 @@ impl<S: Service> Shell<S> {
             payloads: Rc::default(),
             stops: Rc::new(Stops::new()),
             tally: Tally::default(),
+            doors: RefCell::new(doors),
+            outgoing_looked: Cell::new(Instant::EPOCH),
             spans,
             accepted: RefCell::default(),
             routes: RefCell::default(),
@@ -108,13 +127,25 @@ impl<S: Service> Shell<S> {
     /// Makes a connection of an accepted stream; None if there are as many as may be, and this one
     /// was sent away.
     pub(super) fn accept(&self, stream: TcpStream) -> Option<Rc<Connection>> {
-        let Ok(conn) = self.core.borrow_mut().on_opened() else {
-            self.count(|io| io.turned_away += 1);
-            let goodbye = Goodbye { reason: GoodbyeReason::Stranger };
-            let full = Frame::Goodbye(goodbye, b"this server has as many connections as it may");
-            stream.send_with(|out| codec::encode(&full, out));
-            return None;
+        let from = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
+        let asked = self.doors.borrow().ask(from);
+        let opened = asked.and_then(|()| {
+            self.core.borrow_mut().on_opened().map_err(|TooManyConnections| Refusal::Full)
+        });
+        let conn = match opened {
+            Ok(conn) => conn,
+            Err(refusal) => {
+                self.count(|io| {
+                    io.turned_away += 1;
+                    io.turned_away_by_address += u64::from(refusal == Refusal::Address);
+                });
+                let goodbye = Goodbye { reason: GoodbyeReason::Stranger };
+                let goodbye = Frame::Goodbye(goodbye, refusal.why());
+                stream.send_with(|out| codec::encode(&goodbye, out));
+                return None;
+            }
         };
+        self.doors.borrow_mut().enter(conn.index(), from);
         self.count(|io| io.accepted += 1);
         let link = Link::accepted(self.hello.clone(), self.link, now());
         let side = Side::Accepted(conn);
@@ -136,10 +167,35 @@ impl<S: Service> Shell<S> {
 
     pub(super) fn on_closed(&self, conn: Conn) {
         self.core.borrow_mut().on_closed(conn, now());
+        self.doors.borrow_mut().leave(conn.index());
         if let Some(place) = self.accepted.borrow_mut().get_mut(conn.index()) {
             *place = None;
         }
         self.drained.notify();
+    }
+
+    /// Sees to it, once a millisecond, that no more is queued for all clients together than may be:
+    /// those that have most queued are disconnected until it is so.
+    pub(super) fn bound_outgoing(&self) {
+        let now = now();
+        if now < self.outgoing_looked.get() + OUTGOING_LOOK {
+            return;
+        }
+        self.outgoing_looked.set(now);
+        let accepted = self.accepted.borrow();
+        let queued = |connection: &&Rc<Connection>| connection.stream.queued();
+        let mut sum: usize = accepted.iter().flatten().map(|one| queued(&one)).sum();
+        while sum > self.limits.outgoing_total
+            && let Some(most) = accepted.iter().flatten().max_by_key(queued)
+            && let mostly @ 1.. = queued(&most)
+        {
+            self.count(|io| io.outgoing_full += 1);
+            most.cut_off();
+            sum -= mostly.min(sum);
+            if most.stream.queued() == mostly {
+                break;
+            }
+        }
     }
 
     fn client(&self, conn: Conn) -> Option<Rc<Connection>> {

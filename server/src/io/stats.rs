@@ -9,6 +9,8 @@ counters! {
         accepted,
         /// Connections that were turned away, as there were as many as may be.
         turned_away,
+        /// Of those: as their address had as many as one may.
+        turned_away_by_address,
         /// Errors of accept, such as too many open files.
         accept_errors,
         /// Connections that ended in whatever way.
@@ -19,6 +21,8 @@ counters! {
         silent,
         /// Of those: it did not read what it had asked for.
         slow_readers,
+        /// Times that a connection was cut off, as too much was queued for all together.
+        outgoing_full,
         /// Connections to peers that came up.
         mesh_dialled,
         /// Attempts to reach a peer that failed.

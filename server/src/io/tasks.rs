@@ -1,6 +1,7 @@
 //! The tasks of a core that are there from its start to its end.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -31,10 +32,18 @@ pub(super) async fn accept<S: Service>(shell: Rc<Shell<S>>, listener: TcpListene
             Err(error) => {
                 shell.count(|io| io.accept_errors += 1);
                 tracing::warn!(%error, "can't accept connections");
-                sleep(backoff.next_wait()).await;
+                if !concerns_one(&error) {
+                    sleep(backoff.next_wait()).await;
+                }
             }
         }
     }
+}
+
+/// An error of the connection that was about to be accepted, and of no other: its other side gave up.
+fn concerns_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 /// Decides, whenever something has changed or the time for something has come. To be run at the
@@ -57,6 +66,7 @@ pub(super) async fn decide<S: Service>(shell: Rc<Shell<S>>) {
         })
         .await;
         shell.dispatch();
+        shell.bound_outgoing();
         let next = shell.core.borrow().next_timeout();
         // An alarm that is too early costs one look, and less than setting it anew every turn.
         if let Some(next) = next
@@ -64,5 +74,17 @@ pub(super) async fn decide<S: Service>(shell: Rc<Shell<S>>) {
         {
             alarm = Some(sleep_until(next));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux's numbers: ECONNABORTED and EMFILE.
+    #[test]
+    fn one_that_gave_up_before_it_was_accepted_holds_nobody_up_and_a_lack_of_descriptors_does() {
+        assert!(concerns_one(&io::Error::from_raw_os_error(103)));
+        assert!(!concerns_one(&io::Error::from_raw_os_error(24)));
     }
 }

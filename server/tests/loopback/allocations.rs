@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Frame, Method, ReplicaId, Request, Tie, Twin, codec,
+    Attempt, Cancel, CancelReason, Frame, Key, Method, OptionSet, ReplicaId, Request, Tie, Twin,
+    codec,
 };
 use bowline_server::io::Limits;
 
 use crate::eventually;
 use crate::peer::{Came, FakeReplica, Peer, calling, plain, station};
-use crate::service::{COUNT, ECHO, Hands, LOOK};
+use crate::service::{COUNT, ECHO, Hands, LOOK, ONCE};
 
 /// Copies in a round.
 const COPIES: u64 = 200;
@@ -110,6 +111,26 @@ fn tied_withdrawn_and_aborted_requests_allocate_nothing() {
             assert!(matches!(ear.next(), Came::Cancel(_)));
         }
     });
+}
+
+/// Of a call that was done, and of whose key all later ones are told the result.
+#[test]
+fn keyed_duplicates_allocate_nothing() {
+    let server = Hands::default().serve_with(|builder| builder.limits(limits()));
+    let client = Peer::client_with_options(server.address());
+    let mut watch = Watch { client, next: 0 };
+    let key = Key { id: 9, fingerprint: 1 };
+    let options = OptionSet { key: Some(key), ..OptionSet::NONE }.to_bytes();
+    watch.settles(|client, first| {
+        let mut bytes = Vec::new();
+        for seq in first..first + COPIES {
+            let frame = Frame::RequestWith(calling(ONCE, seq), options.as_options(), &[7; 100]);
+            codec::encode(&frame, &mut bytes);
+        }
+        client.send_bytes(&bytes);
+        (0..COPIES).for_each(|_| assert_eq!(client.reply().2, [7; 100]));
+    });
+    assert_eq!(server.control().snapshot().copies.keys, 1);
 }
 
 #[test]

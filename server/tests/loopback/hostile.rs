@@ -193,6 +193,60 @@ fn what_nobody_asked_for_counts_for_the_bound_as_well() {
 }
 
 #[test]
+fn who_has_most_queued_is_disconnected_when_all_together_have_too_much() {
+    let limits = Limits { outgoing_total: 4 << 20, outgoing_bytes: 1 << 30, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut client = Peer::client(server.address());
+    let mut other = Peer::client(server.address());
+    // More than the bound and the socket buffers of both sides hold together.
+    (1..=64).for_each(|seq| client.request(calling(BLOW, seq), &(1_u32 << 20).to_le_bytes()));
+    eventually("it is cut off", || server.control().snapshot().connections.outgoing_full > 0);
+    other.request(plain(1), b"unharmed");
+    assert_eq!(other.reply().2, b"unharmed");
+    eventually("it is gone", || server.control().snapshot().clients == 1);
+}
+
+#[test]
+fn one_address_has_so_many_connections_and_no_more() {
+    let limits = Limits { connections_per_address: 2, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let (first, _second) = (Peer::client(server.address()), Peer::client(server.address()));
+    let (reason, why) = goodbye(&mut raw(&server));
+    assert_eq!(reason, GoodbyeReason::Stranger);
+    assert!(why.contains("this address has as many"), "{why}");
+    assert_eq!(server.control().snapshot().connections.turned_away_by_address, 1);
+    drop(first);
+    eventually("there is room again", || server.control().snapshot().clients == 1);
+    drop(Peer::client(server.address()));
+}
+
+/// It has not read the server's hello, so that its kernel answers the close with a reset.
+#[test]
+fn a_reset_in_the_middle_of_a_frame_leaves_nothing_behind() {
+    let server = Hands::default().serve();
+    let mut bytes = Vec::new();
+    codec::encode(&Frame::Hello(Hello::client(CLIENT)), &mut bytes);
+    codec::encode(&Frame::Request(plain(1), &[0; 1000]), &mut bytes);
+    for cut in [10, bytes.len() - 900, bytes.len() - 1] {
+        let mut stranger = raw(&server);
+        stranger.send_bytes(&bytes[..cut]);
+        let came = server.control().snapshot().connections;
+        eventually("it came in", || {
+            server.control().snapshot().connections.accepted >= came.accepted
+        });
+        drop(stranger);
+    }
+    eventually("all are gone", || {
+        let snapshot = server.control().snapshot();
+        snapshot.clients == 0 && snapshot.connections.closed == 3
+    });
+    assert_eq!(server.control().snapshot().copies.accepted, 0);
+    let mut client = Peer::client(server.address());
+    client.request(plain(1), b"on");
+    assert_eq!(client.reply().2, b"on");
+}
+
+#[test]
 fn connections_beyond_the_limit_are_turned_away_with_a_sentence() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));

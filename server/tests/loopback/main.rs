@@ -4,6 +4,7 @@
 
 mod allocations;
 mod basics;
+mod descriptors;
 mod hostile;
 mod mesh;
 mod peer;

@@ -53,6 +53,13 @@ impl Peer {
         peer
     }
 
+    /// As `client`, one that understands options.
+    pub(crate) fn client_with_options(address: SocketAddr) -> Peer {
+        let mut peer = Peer::raw(TcpStream::connect(address).unwrap());
+        peer.introduce(&Hello { features: Features::OPTIONS, ..Hello::client(CLIENT) }, false);
+        peer
+    }
+
     /// A socket, and nothing said.
     pub(crate) fn raw(stream: TcpStream) -> Peer {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,9 +1,9 @@
 //! What a server shows of itself.
 
-use bowline_protocol::{Features, Frame, Hello, Label, OptionSet, TrafficClass};
+use bowline_protocol::{Frame, Label, OptionSet, TrafficClass};
 use bowline_runtime::exposition::fetch;
 
-use crate::peer::{CLIENT, Peer, calling, plain};
+use crate::peer::{Peer, calling, plain};
 use crate::service::{FAIL, HOLD, Hands};
 
 /// The value of the sample of this name that has all these labels.
@@ -24,8 +24,7 @@ fn a_page_tells_calls_ends_times_and_the_loop() {
         builder.zone("a").metrics("127.0.0.1:0".parse().unwrap()).shares([3, 1])
     });
     let address = server.metrics_address().unwrap();
-    let mut client = Peer::raw(std::net::TcpStream::connect(server.address()).unwrap());
-    client.introduce(&Hello { features: Features::OPTIONS, ..Hello::client(CLIENT) }, false);
+    let mut client = Peer::client_with_options(server.address());
     for seq in 1..=3 {
         let label = Some(Label::new("tenant \"9\""));
         let options = OptionSet { class: Some(TrafficClass(1)), label, ..OptionSet::NONE };

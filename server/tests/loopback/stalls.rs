@@ -94,6 +94,23 @@ fn of_copies_that_arrived_during_the_stall_none_starts_whose_cancel_did_as_well(
 }
 
 #[test]
+fn a_core_that_stalls_holds_no_other_up() {
+    let hands = Hands::default();
+    let server = hands.serve_with(|builder| builder.cores(2));
+    let [mut first, mut second] = [0, 1].map(|core| {
+        Peer::client(std::net::SocketAddr::new(server.address().ip(), server.ports()[core]))
+    });
+    first.request(calling(STALL, 1), b"");
+    hands.stall();
+    for seq in 1..=100 {
+        second.request(plain(seq), b"on");
+        assert_eq!(second.reply().2, b"on");
+    }
+    hands.open();
+    first.reply();
+}
+
+#[test]
 fn copies_whose_client_went_during_the_stall_do_not_start() {
     let hands = Hands::default();
     let (server, _mouth, mut client) = about_to_stall(&hands);

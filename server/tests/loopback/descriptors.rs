@@ -1,0 +1,68 @@
+//! A server that runs out of descriptors says so, and serves on once it has some.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::{env, thread};
+
+use bowline_runtime::exposition::fetch;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::peer::{Peer, plain};
+use crate::service::Hands;
+use crate::{PATIENCE, eventually};
+
+const ROLE: &str = "BOWLINE_FEW_DESCRIPTORS";
+/// So many descriptors the server's process may have: enough for itself, and a few clients.
+const DESCRIPTORS: u64 = 64;
+
+/// Not a test: what the server's process runs, until it is killed.
+#[test]
+fn server() {
+    if env::var(ROLE).is_err() {
+        return;
+    }
+    let limit = Rlimit { current: Some(DESCRIPTORS), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let server =
+        Hands::default().serve_with(|builder| builder.metrics("127.0.0.1:0".parse().unwrap()));
+    println!("\nserves {} {}", server.address(), server.metrics_address().unwrap());
+    thread::park_timeout(3 * PATIENCE);
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_without_descriptors_serves_on_once_it_has_some() {
+    let mut server = Command::new(env::current_exe().unwrap());
+    server.args(["descriptors::server", "--exact", "--nocapture"]).env(ROLE, "");
+    let mut server = Killed(server.stdout(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(server.0.stdout.take().unwrap());
+    let said =
+        said.lines().find_map(|line| Some(line.unwrap().strip_prefix("serves ")?.to_owned()));
+    let addresses: Vec<SocketAddr> =
+        said.unwrap().split(' ').map(|address| address.parse().unwrap()).collect();
+    let mut first = Peer::client(addresses[0]);
+    // The kernel takes them all in; the server can't.
+    let crowd: Vec<TcpStream> =
+        (0..2 * DESCRIPTORS).map(|_| TcpStream::connect(addresses[0]).unwrap()).collect();
+    first.request(plain(1), b"who is here is served");
+    assert_eq!(first.reply().2, b"who is here is served");
+    drop(crowd);
+    let mut late = Peer::client(addresses[0]);
+    late.request(plain(1), b"and who comes later");
+    assert_eq!(late.reply().2, b"and who comes later");
+    let counted = |page: &str| {
+        let mut lines = page.lines().filter(|line| line.contains("what=\"accept_errors\""));
+        lines.next().is_some_and(|line| !line.ends_with(" 0"))
+    };
+    eventually("the errors are counted", || fetch(addresses[1]).is_ok_and(|page| counted(&page)));
+}
