@@ -1,7 +1,13 @@
 //! Small worlds, searched to the end: every order in which messages can arrive, loops turn,
 //! handlers end and faults strike.
+//!
+//! Things that happen at two hosts in either order come to the same, so of all courses that differ
+//! in that only, one is followed (sleep sets: Godefroid, Partial-Order Methods, 1996): after one
+//! choice was followed, it sleeps in the courses that begin with another, until something happens
+//! that it does not commute with. A state that was seen before is left, unless something slept then
+//! that does not now.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::kernel::span::Nanos;
 use crate::world::{Choice, Report, Scenario, World};
@@ -41,12 +47,12 @@ pub fn search(scenario: &Scenario, horizon: Nanos, loops: Loops) -> Result<Searc
         scenario,
         horizon,
         at_once: loops == Loops::AtOnce,
-        seen: HashSet::new(),
-        todo: vec![vec![]],
+        seen: HashMap::new(),
+        todo: vec![Course::default()],
         sum: Searched::default(),
     };
-    while let Some(path) = search.todo.pop() {
-        search.follow(path)?;
+    while let Some(course) = search.todo.pop() {
+        search.follow(course)?;
     }
     Ok(search.sum)
 }
@@ -55,35 +61,59 @@ struct Search<'a> {
     scenario: &'a Scenario,
     horizon: Nanos,
     at_once: bool,
-    seen: HashSet<u64>,
-    /// The beginnings of courses that are still to be followed, as the choices made.
-    todo: Vec<Vec<u16>>,
+    /// States, and what slept whenever they were seen.
+    seen: HashMap<u64, Vec<Choice>>,
+    /// The beginnings of courses that are still to be followed.
+    todo: Vec<Course>,
     sum: Searched,
 }
 
+/// The beginning of a course: the choices made, and those that need not be made next.
+#[derive(Clone, Default)]
+struct Course {
+    path: Vec<Choice>,
+    asleep: Vec<Choice>,
+}
+
+impl Course {
+    /// The course that goes on with `choice` where `others` were followed before.
+    fn with(&self, choice: Choice, others: &[Choice]) -> Course {
+        let asleep = self.asleep.iter().chain(others).copied();
+        let mut path = self.path.clone();
+        path.push(choice);
+        Course { path, asleep: asleep.filter(|other| other.commutes_with(choice)).collect() }
+    }
+}
+
 impl Search<'_> {
-    /// Goes down one course to its end, or to a state that was seen before; notes where others
-    /// branch off.
-    fn follow(&mut self, mut path: Vec<u16>) -> Result<(), String> {
-        let mut world = self.retrace(&path, false);
+    /// Goes down one course to its end, or to where all that follows was seen before; notes where
+    /// others branch off.
+    fn follow(&mut self, mut course: Course) -> Result<(), String> {
+        let mut world = self.retrace(&course.path, false);
         loop {
             if world.is_broken() {
-                return Err(self.story(&path));
+                return Err(self.story(&course.path));
             }
-            if !self.seen.insert(world.fingerprint()) {
-                return Ok(());
+            let mut choices = self.choices(&world);
+            match self.seen.get_mut(&world.fingerprint()) {
+                Some(slept) => {
+                    choices.retain(|choice| slept.contains(choice));
+                    slept.retain(|choice| course.asleep.contains(choice));
+                }
+                None => {
+                    self.sum.states += 1;
+                    self.seen.insert(world.fingerprint(), course.asleep.clone());
+                    if choices.is_empty() {
+                        return self.end(world, &course.path);
+                    }
+                }
             }
-            self.sum.states += 1;
-            let choices = self.choices(&world);
-            let Some(&first) = choices.first() else {
-                return self.end(world, &path);
-            };
-            for other in 1..choices.len() {
-                let mut branch = path.clone();
-                branch.push(other as u16);
-                self.todo.push(branch);
+            choices.retain(|choice| !course.asleep.contains(choice));
+            let Some(&first) = choices.first() else { return Ok(()) };
+            for (at, &other) in choices.iter().enumerate().skip(1) {
+                self.todo.push(course.with(other, &choices[..at]));
             }
-            path.push(0);
+            course = course.with(first, &[]);
             world.choose(first, self.at_once);
         }
     }
@@ -92,18 +122,17 @@ impl Search<'_> {
         world.choices(self.scenario.warm_up + self.horizon)
     }
 
-    fn retrace(&self, path: &[u16], readable: bool) -> World {
+    fn retrace(&self, path: &[Choice], readable: bool) -> World {
         let mut world = World::new(self.scenario.clone(), readable);
         world.settle_until(self.scenario.warm_up);
         for &choice in path {
-            let choice = self.choices(&world)[usize::from(choice)];
             world.choose(choice, self.at_once);
         }
         world
     }
 
     /// Nothing is left to choose: the world comes to rest by itself.
-    fn end(&mut self, world: World, path: &[u16]) -> Result<(), String> {
+    fn end(&mut self, world: World, path: &[Choice]) -> Result<(), String> {
         let report = world.run();
         if report.broken.is_some() {
             return Err(self.story(path));
@@ -115,10 +144,10 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn story(&self, path: &[u16]) -> String {
+    fn story(&self, path: &[Choice]) -> String {
         let world = self.retrace(path, true);
         let report: Report = if world.is_broken() { world.stop() } else { world.run() };
         let broken = report.broken.map(|broken| broken.to_string()).unwrap_or_default();
-        format!("after {} steps of {:?}:\n{}\n{broken}", path.len(), path, report.timeline)
+        format!("after {} steps:\n{}\n{broken}", path.len(), report.timeline)
     }
 }

@@ -2,16 +2,29 @@
 //! all.
 
 use crate::kernel::events::Events;
-use crate::kernel::net::Arrival;
+use crate::kernel::net::{Arrival, Host};
 use crate::kernel::rng::mix;
 use crate::kernel::span::Nanos;
 use crate::world::env::Event;
+use crate::world::fault::What;
 use crate::world::report::Report;
 use crate::world::run::World;
 
 /// One event that may be the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Choice(u64);
+pub struct Choice {
+    event: Event,
+    /// The one or two hosts that it touches, unless it touches more, or moves the time on for all.
+    hosts: Option<[Host; 2]>,
+}
+
+impl Choice {
+    /// Whether it makes no difference which of two comes first: each touches hosts of its own.
+    pub fn commutes_with(self, other: Choice) -> bool {
+        let (Some(ours), Some(theirs)) = (self.hosts, other.hosts) else { return false };
+        ours.iter().all(|host| !theirs.contains(host))
+    }
+}
 
 impl World {
     /// Lets the world go its own way until `until`: connections are made, nothing is called yet.
@@ -27,34 +40,65 @@ impl World {
     /// The events up to `horizon` that may come next, each as good as any other: messages and
     /// handlers take as long as they like, loops turn when they like.
     pub fn choices(&self, horizon: Nanos) -> Vec<Choice> {
-        let mut choices = Vec::new();
-        let mut lanes: Vec<Arrival> = Vec::new();
-        for (number, at, event) in self.env.events.waiting() {
-            let may = match *event {
-                // Of one lane only the first parcel can arrive.
-                Event::Arrival(arrival) => {
-                    let first = !lanes.contains(&arrival);
-                    lanes.push(arrival);
-                    first
-                }
-                Event::Wake(host, life) => {
-                    let node = &self.nodes[host.0];
-                    node.life == life && node.wake == Some(at)
-                }
-                Event::Turn(host, life) => self.nodes[host.0].life == life,
-                Event::Tick => false,
-                _ => true,
-            };
-            if may && at <= horizon {
-                choices.push(Choice(number));
+        let mut choices: Vec<Choice> = Vec::new();
+        for (_, at, &event) in self.env.events.waiting() {
+            let may = self.is_live(at, event);
+            // Of those that look alike, as the arrivals of one lane do, the first comes first.
+            let first = choices.iter().all(|choice| choice.event != event);
+            if may && first && at <= horizon {
+                let hosts = self.touched_by(event).filter(|_| at <= self.env.now);
+                choices.push(Choice { event, hosts });
             }
         }
         choices
     }
 
+    /// Whether an event means anything yet: a timer that was set anew, for example, does not.
+    fn is_live(&self, at: Nanos, event: Event) -> bool {
+        match event {
+            Event::Wake(host, life) => {
+                let node = &self.nodes[host.0];
+                node.life == life && node.wake == Some(at)
+            }
+            Event::Turn(host, life) => self.nodes[host.0].life == life,
+            Event::Tick => false,
+            _ => true,
+        }
+    }
+
+    /// The hosts that an event touches, if they are at most two.
+    fn touched_by(&self, event: Event) -> Option<[Host; 2]> {
+        let one = match event {
+            Event::Arrival(Arrival { wire, at }) => self.env.net.host(wire, at)?,
+            Event::Wake(host, _)
+            | Event::Turn(host, _)
+            | Event::Handler(host, ..)
+            | Event::Call(host, _)
+            | Event::GiveUp(host, ..) => host,
+            Event::Fault(number) | Event::Heal(number) => return self.struck_by(number),
+            Event::Tick => return None,
+        };
+        Some([one, one])
+    }
+
+    fn struck_by(&self, number: usize) -> Option<[Host; 2]> {
+        let (a, b) = match self.env.scenario.faults[number].what {
+            What::Kill(a) | What::Freeze(a) => (a, a),
+            What::Cut(a, b) => (a, b),
+            _ => return None,
+        };
+        match (&*self.hosts_of(a), &*self.hosts_of(b)) {
+            (&[a], &[b]) => Some([a, b]),
+            _ => None,
+        }
+    }
+
     /// Lets this event happen next; and if loops turn `at_once`, the turns that it asks for.
     pub fn choose(&mut self, choice: Choice, at_once: bool) {
-        let mut next = Some(choice.0);
+        let waiting = self.env.events.waiting();
+        let is_chosen = |at, event| event == choice.event && self.is_live(at, event);
+        let chosen = waiting.iter().find(|&&(_, at, &event)| is_chosen(at, event));
+        let mut next = chosen.map(|&(number, ..)| number);
         while let Some(number) = next {
             if let Some((at, event)) = self.env.events.take(number) {
                 self.step(at, event);
