@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use bowline_client::core::{
-    BudgetConfig, Delay, HedgePolicy, Percentile, PickRule, Policy, Stagger, TiePolicy,
+    BudgetConfig, Delay, HedgePolicy, Percentile, PickRule, Policy, RetryConfig, Stagger, TiePolicy,
 };
 use bowline_protocol::LinkConfig;
 
@@ -41,6 +41,12 @@ pub fn wild(seed: u64) -> Scenario {
     let kinds = rng.between(1, 4);
     scenario.classes = (0..kinds).map(|_| class(&mut rng, service)).collect();
     scenario.budget = budget(&mut rng);
+    scenario.ramp_percent = rng.pick(&[100, 100, 300, 1000]);
+    scenario.retry = rng.chance(300).then(|| RetryConfig {
+        most: rng.between(1, 3) as u8,
+        first: Duration::from_nanos(rng.between(10 * US, 10 * MS)),
+        max: Duration::from_millis(20),
+    });
     let faults = rng.below(6);
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     scenario.faults = (0..faults).map(|_| fault(&mut rng, &scenario, span)).collect();
@@ -192,7 +198,7 @@ fn fault(rng: &mut Rng, scenario: &Scenario, span: Nanos) -> Fault {
     let other =
         (server + 1 + rng.below(scenario.processes() as u64 - 1) as usize) % scenario.processes();
     let client = scenario.servers + rng.below(scenario.clients as u64) as usize;
-    let what = match rng.below(13) {
+    let what = match rng.below(16) {
         0 | 1 => What::Kill(server),
         2 => What::Vanish(any),
         3 => What::Kill(any),
@@ -203,6 +209,8 @@ fn fault(rng: &mut Rng, scenario: &Scenario, span: Nanos) -> Fault {
         9 => What::Block(other, server),
         10 => What::Part(server, other),
         11 => What::Forge(any),
+        12 | 13 => What::Leave(server),
+        14 => What::Sip(any),
         _ => match rng.below(2) {
             0 => What::Slow(server, rng.between(200, 5000)),
             _ => What::Burst(client, rng.between(2, 20)),

@@ -31,6 +31,7 @@ pub struct Book {
     broken: Option<Broken>,
     now: Nanos,
     open: usize,
+    retries: bool,
     /// Copies that were started, in all.
     pub starts: u64,
     /// Copies that were sent, in all.
@@ -54,6 +55,11 @@ const fn topic(name: CallName) -> Topic {
 }
 
 impl Book {
+    /// An empty book; `retries` says whether calls that every server refused may be tried again.
+    pub fn new(retries: bool) -> Book {
+        Book { retries, ..Book::default() }
+    }
+
     /// The first rule that was broken, if any.
     pub const fn broken(&self) -> Option<&Broken> {
         self.broken.as_ref()
@@ -90,7 +96,10 @@ impl Book {
 
     /// A caller makes a call; `deadline` is in the world's time.
     pub fn began(&mut self, host: Host, client: u64, seq: u64, deadline: Nanos, idempotent: bool) {
-        let call = Call { host, deadline, idempotent, copies: vec![], done: None, touched: false };
+        let retried = self.retries;
+        let (copies, done, touched) = (Vec::new(), None, false);
+        let news = self.now;
+        let call = Call { host, deadline, idempotent, retried, copies, done, news, touched };
         if self.calls.insert((client, seq), call).is_some() {
             let topic = topic((client, seq));
             self.accuse(Rule::FreshNumbers, Some(topic), "a call's number was used twice");
@@ -107,6 +116,9 @@ impl Book {
         let Some(call) = self.calls.get_mut(&name(attempt)) else {
             return self.blame(Rule::WithinTheDeadline, attempt, "was sent for no call");
         };
+        if call.may_be_retried(request, self.now) {
+            call.forgive_refusals();
+        }
         let verdict = judge_send(call, request, server, until, self.now);
         call.copies.push(Copy {
             request: *request,
@@ -120,6 +132,7 @@ impl Book {
             heard: None,
             wire_gone: false,
             caller_done_sent: false,
+            forgiven: false,
         });
         if let Some((rule, how)) = verdict {
             self.blame(rule, attempt, how);
@@ -323,6 +336,13 @@ impl Book {
         if let Some(copy) = self.copy(attempt) {
             copy.heard = Some(heard);
         }
+        self.is_news(name(attempt));
+    }
+
+    fn is_news(&mut self, name: CallName) {
+        if let Some(call) = self.calls.get_mut(&name) {
+            call.news = self.now;
+        }
     }
 
     /// A client's machine knows that a wire is gone.
@@ -363,7 +383,10 @@ impl Book {
                 touched.push(name);
             }
         }
-        touched.into_iter().for_each(|name| self.touch(name));
+        for name in touched {
+            self.touch(name);
+            self.is_news(name);
+        }
     }
 
     /// A caller does not want the result any more: it must hear nothing.

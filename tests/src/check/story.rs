@@ -1,6 +1,6 @@
 //! What is written down of a call and of its copies.
 
-use bowline_protocol::{Error, Request, Station};
+use bowline_protocol::{Cause, Error, Request, Station};
 
 use bowline_time::Instant;
 
@@ -62,6 +62,8 @@ pub(super) struct Copy {
     /// The client closed the wire, or found it closed.
     pub(super) wire_gone: bool,
     pub(super) caller_done_sent: bool,
+    /// It was refused before its call was tried again: that counts no more.
+    pub(super) forgiven: bool,
 }
 
 /// The frame that ended a copy, as the client heard it.
@@ -91,7 +93,7 @@ impl Copy {
 
     /// As far as the client knows, this copy's replica did not serve it.
     const fn failed(&self) -> bool {
-        matches!(self.heard, Some(Heard::Good | Heard::Bad | Heard::Refused))
+        matches!(self.heard, Some(Heard::Good | Heard::Bad | Heard::Refused)) && !self.forgiven
     }
 
     /// The connection that brought it broke before it ended.
@@ -105,13 +107,32 @@ pub(super) struct Call {
     pub(super) host: Host,
     pub(super) deadline: Nanos,
     pub(super) idempotent: bool,
+    /// It may be tried again when every server has refused it.
+    pub(super) retried: bool,
     pub(super) copies: Vec<Copy>,
     pub(super) done: Option<Nanos>,
+    /// When the client last heard of the end of a copy.
+    pub(super) news: Nanos,
     /// Changed in this turn of its client.
     pub(super) touched: bool,
 }
 
 impl Call {
+    /// Nothing lives of it, and this copy goes out, but not as an answer to news: it may be that the
+    /// call is tried again after every server that was there had refused it.
+    pub(super) fn may_be_retried(&self, request: &Request, now: Nanos) -> bool {
+        self.retried
+            && request.cause == Cause::Redispatch
+            && self.news < now
+            && !self.copies.iter().any(Copy::alive)
+    }
+
+    /// The call is tried again, wherever it was refused before.
+    pub(super) fn forgive_refusals(&mut self) {
+        let refused = |copy: &&mut Copy| copy.heard == Some(Heard::Refused);
+        self.copies.iter_mut().filter(refused).for_each(|copy| copy.forgiven = true);
+    }
+
     /// As far as the client knows, that server has a copy, or did not serve one. A connection that
     /// broke once is no such failure: it may be there again.
     pub(super) fn is_spoilt_at(&self, server: Host) -> bool {

@@ -28,6 +28,8 @@ struct Replica {
     station: Station,
     wire: Option<Wire>,
     up: bool,
+    /// It asked to be spared.
+    leaving: bool,
     backoff: Backoff,
     redial: Option<Instant>,
 }
@@ -66,6 +68,7 @@ impl Client {
             pick: scenario.pick,
             load_lifetime: Duration::from_nanos(scenario.load_lifetime),
             latency_window: scenario.client.latency_window,
+            retry: scenario.retry,
             max_methods: 4,
             budget: sane(Budget::new(scenario.budget).map(Arc::new)),
             seed,
@@ -84,6 +87,7 @@ impl Client {
                 station: Station { replica: id, core },
                 wire: None,
                 up: false,
+                leaving: false,
                 backoff: Backoff::new(first, most, mix(seed ^ replica as u64)),
                 redial: Some(Instant::EPOCH),
             }
@@ -110,7 +114,7 @@ impl Client {
         for (&wire, port) in &mut self.ports {
             port.flush(wire, env, now);
         }
-        let up = self.replicas.iter().filter(|replica| replica.up);
+        let up = self.replicas.iter().filter(|replica| replica.up && !replica.leaving);
         let connected: Vec<Host> = up.map(|replica| env.host_of(replica.station)).collect();
         env.book.client_turn_over(self.host, &connected);
         self.judge(env);
@@ -139,6 +143,7 @@ impl Client {
             match event {
                 LinkEvent::Up => self.up(env, wire, link),
                 LinkEvent::NotMine => self.frame(env, wire, frame, now, thawed),
+                LinkEvent::Leaving => self.leaving(env, wire),
                 _ => {}
             }
             if let (Some(rtt), Some(replica)) = (link.rtt(), self.replica_at(wire)) {
@@ -152,6 +157,15 @@ impl Client {
         }
     }
 
+    fn leaving(&mut self, env: &mut Env, wire: Wire) {
+        let host = self.host;
+        let Some(replica) = self.replica_at(wire) else { return };
+        replica.leaving = true;
+        let id = replica.id;
+        env.note(host, Topic::World, &[16, wire.0], || format!("is asked to spare {id:?}"));
+        self.calls.on_leaving(id);
+    }
+
     fn replica_at(&mut self, wire: Wire) -> Option<&mut Replica> {
         self.replicas.iter_mut().find(|replica| replica.wire == Some(wire))
     }
@@ -161,6 +175,7 @@ impl Client {
         let host = self.host;
         let (Some(station), Some(replica)) = (station, self.replica_at(wire)) else { return };
         replica.up = true;
+        replica.leaving = false;
         replica.backoff.reset();
         let id = replica.id;
         env.note(host, Topic::World, &[10, wire.0], || format!("is connected to {station:?}"));

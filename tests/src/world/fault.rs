@@ -32,6 +32,11 @@ pub enum What {
     Slow(usize, u64),
     /// A process sends forged cancels for the calls of others, on all of its connections.
     Forge(usize),
+    /// A server leaves in good order, within the fault's time, and comes back empty.
+    Leave(usize),
+    /// A process reads slowly: one thing of all that has arrived in each turn, and a turn now and
+    /// then.
+    Sip(usize),
     /// A client makes so many calls at once.
     Burst(usize, u64),
 }

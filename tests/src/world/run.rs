@@ -17,6 +17,8 @@ use crate::world::server::Server;
 const PROBES: u64 = 2;
 /// The time between two of them.
 const PROBE_GAP: Nanos = 5_000_000;
+/// How often who reads slowly does so.
+const SIP: Nanos = 20_000;
 /// No run takes longer than this, in the world's time.
 const END_OF_TIME: Nanos = 10_000_000_000_000;
 
@@ -38,6 +40,8 @@ pub(super) struct Node {
     /// Faults that hold it down, and that freeze it.
     pub(super) down: u32,
     pub(super) frozen: u32,
+    /// Faults by which it reads slowly.
+    pub(super) sips: u32,
     pub(super) slow: u64,
     pub(super) thawed: Nanos,
     pub(super) inbox: Vec<Input>,
@@ -86,7 +90,7 @@ impl World {
             now: 0,
             net,
             events: Events::new(scenario.seed),
-            book: Book::default(),
+            book: Book::new(scenario.retry.is_some()),
             timeline: Timeline::new(readable),
             frames: 0,
             latencies: Vec::new(),
@@ -132,6 +136,7 @@ impl World {
                 life: 0,
                 down: 0,
                 frozen: 0,
+                sips: 0,
                 slow: 100,
                 thawed: 0,
                 inbox: Vec::new(),
@@ -227,7 +232,8 @@ impl World {
         let open = match self.nodes[host.0].machine {
             Machine::Dead { silent: true } => return self.env.net.vanish(wire, End::Listener),
             Machine::Dead { silent: false } => false,
-            Machine::Server(_) | Machine::Client(_) => true,
+            Machine::Server(ref server) => !server.is_leaving(),
+            Machine::Client(_) => true,
         };
         let due = self.env.net.answer(wire, open, self.env.now);
         self.env.schedule(due);
@@ -270,7 +276,9 @@ impl World {
         if node.frozen > 0 {
             return;
         }
-        let input = std::mem::take(&mut node.inbox);
+        let all = node.inbox.len();
+        let taken = if node.sips > 0 { all.min(1) } else { all };
+        let input: Vec<Input> = node.inbox.drain(..taken).collect();
         if self.searched {
             node.history = mix(input.iter().fold(node.history ^ self.env.now, Input::mix_into));
         }
@@ -286,6 +294,12 @@ impl World {
             }
             Machine::Dead { .. } => return,
         };
+        if taken < all {
+            // Nothing is asked of who reads slowly but that it goes on.
+            node.thawed = self.env.now + SIP;
+            node.turn_due = true;
+            self.env.events.push(node.thawed, Event::Turn(host, life));
+        }
         let Some(next) = next else { return };
         // What is due already, was due in this turn, too: the machine must have seen to it.
         let next = next.max(self.env.now + 1);
@@ -308,7 +322,7 @@ impl World {
         if node.calls_left > 0 {
             let label = (host.0 as u64) << 32 | node.calls_left | 1 << 60;
             let mut rng = Rng::labelled(self.env.scenario.seed, label);
-            let gap = self.env.scenario.gap.draw(&mut rng);
+            let gap = self.env.scenario.gap_before(node.calls_left, &mut rng);
             self.env.events.push(self.env.now + gap, Event::Call(host, life));
         }
         self.give(host, life, Input::Call { probe });

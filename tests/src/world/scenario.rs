@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
-use bowline_client::core::{BudgetConfig, PickRule, Policy};
+use bowline_client::core::{BudgetConfig, PickRule, Policy, RetryConfig};
 use bowline_protocol::LinkConfig;
 
+use crate::kernel::rng::Rng;
 use crate::kernel::span::{Nanos, Span};
 use crate::kernel::trace::Trace;
 use crate::world::fault::Fault;
@@ -30,6 +31,8 @@ pub struct Scenario {
     pub calls: u64,
     /// The time between two calls of a client, whether they are answered or not.
     pub gap: Span,
+    /// At the end calls come at so many percent of the rate at the beginning.
+    pub ramp_percent: u64,
     /// How much time a call is given.
     pub deadline: Span,
     /// The kinds of calls, of which each call draws one.
@@ -58,6 +61,8 @@ pub struct Scenario {
     pub load_lifetime: Nanos,
     /// The extra copies that a client can afford.
     pub budget: BudgetConfig,
+    /// Whether and how calls that every replica refused are tried again.
+    pub retry: Option<RetryConfig>,
     /// How patient links are.
     pub link: LinkConfig,
     /// What goes wrong.
@@ -148,6 +153,7 @@ impl Scenario {
             },
             calls: 20,
             gap: Span::Exponential { mean: 800_000 },
+            ramp_percent: 100,
             deadline: Span::Fixed(200_000_000),
             classes: vec![Class::plain()],
             service: Service {
@@ -174,6 +180,7 @@ impl Scenario {
                 outstanding: 1000,
                 drain: 1.0,
             },
+            retry: None,
             link: LinkConfig {
                 hello_timeout: Duration::from_millis(100),
                 ping_after: Duration::from_millis(10),
@@ -183,6 +190,14 @@ impl Scenario {
             nothing_fails: false,
             settle: 500_000_000,
         }
+    }
+
+    /// The time before the next call of a client that has so many still to make.
+    pub(crate) fn gap_before(&self, left: u64, rng: &mut Rng) -> Nanos {
+        let made = self.calls.saturating_sub(left);
+        let more = self.ramp_percent as f64 / 100.0 - 1.0;
+        let rate = 1.0 + more * made as f64 / self.calls.max(1) as f64;
+        (self.gap.draw(rng) as f64 / rate) as Nanos
     }
 
     /// Processes: the servers first, then the clients.

@@ -72,6 +72,7 @@ pub(crate) struct Server {
     peers: Vec<Peer>,
     handlers: BTreeMap<CopyKey, Handler>,
     hello: Hello,
+    leaving: bool,
     /// How many percent of their time handlers take.
     pub(crate) slow: u64,
 }
@@ -115,6 +116,7 @@ impl Server {
             peers,
             handlers: BTreeMap::new(),
             hello,
+            leaving: false,
             slow: 100,
         }
     }
@@ -434,6 +436,21 @@ impl Server {
             self.ports.insert(wire, (Port::dialled(link), Role::Dialled(station)));
             peer.wire = Some(wire);
         }
+    }
+
+    /// Takes on nothing new, asks all that are connected to spare it, and has ended by `within`.
+    pub(crate) fn leave(&mut self, at: Nanos, within: Nanos) {
+        let now = self.clock.read(at);
+        self.leaving = true;
+        self.core.drain();
+        for (port, _) in self.ports.values_mut() {
+            port.link.leave(Duration::from_nanos(within), now);
+        }
+    }
+
+    /// Whether it takes no connections any more.
+    pub(crate) const fn is_leaving(&self) -> bool {
+        self.leaving
     }
 
     /// Tells its peers lies, on every connection: that copies' twins have started, that callers are

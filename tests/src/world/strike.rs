@@ -1,5 +1,6 @@
 //! Faults strike, and are over.
 
+use crate::kernel::span::Nanos;
 use crate::world::env::{Event, Input};
 use crate::world::fault::What;
 use crate::world::run::{Machine, World};
@@ -16,6 +17,12 @@ impl World {
             What::Freeze(process) => {
                 for host in self.hosts_of(process) {
                     self.nodes[host.0].frozen += 1;
+                }
+            }
+            What::Leave(process) => self.leave(process, fault.lasts),
+            What::Sip(process) => {
+                for host in self.hosts_of(process) {
+                    self.nodes[host.0].sips += 1;
                 }
             }
             What::Cut(a, b) => self.cut(a, b),
@@ -48,7 +55,15 @@ impl World {
         self.healed += 1;
         self.env.note_world(&[31, number as u64], || format!("{:?} is over", fault.what));
         match fault.what {
-            What::Kill(process) | What::Vanish(process) => {
+            What::Sip(process) => {
+                for host in self.hosts_of(process) {
+                    self.nodes[host.0].sips -= 1;
+                }
+            }
+            What::Kill(process) | What::Vanish(process) | What::Leave(process) => {
+                if matches!(fault.what, What::Leave(_)) {
+                    self.take_down(process, false);
+                }
                 for host in self.hosts_of(process) {
                     self.nodes[host.0].down -= 1;
                     if self.nodes[host.0].down == 0 {
@@ -70,6 +85,16 @@ impl World {
             }
             What::Slow(process, _) => self.set_slow(process, 100),
             What::Cut(..) | What::Burst(..) | What::Forge(_) => {}
+        }
+    }
+
+    /// A server takes on nothing new, and asks to be spared.
+    fn leave(&mut self, process: usize, within: Nanos) {
+        for host in self.hosts_of(process) {
+            if let Machine::Server(server) = &mut self.nodes[host.0].machine {
+                server.leave(self.env.now, within);
+            }
+            self.want_turn(host);
         }
     }
 
