@@ -17,6 +17,13 @@ pub struct Mutation {
     pub replace: &'static str,
 }
 
+impl Mutation {
+    /// It is in the shells or the runtime, which only run on the simulated driver.
+    pub fn is_in_a_shell(&self) -> bool {
+        self.file.starts_with("runtime/") || self.file.contains("/io/")
+    }
+}
+
 const fn mutation(
     name: &'static str,
     file: &'static str,
@@ -42,6 +49,9 @@ const TIMERS: &str = "client/src/core/calls/timers.rs";
 const BUDGET: &str = "client/src/core/budget.rs";
 const OUTCOME: &str = "client/src/core/outcome.rs";
 const CALL: &str = "client/src/core/call.rs";
+const SENDING: &str = "runtime/src/net/sending.rs";
+const RECEIVING: &str = "runtime/src/net/receiving.rs";
+const CONNECTION: &str = "server/src/io/connection.rs";
 
 /// All of them.
 pub const MUTATIONS: &[Mutation] = &[
@@ -92,6 +102,36 @@ pub const MUTATIONS: &[Mutation] = &[
         ARRIVE,
         "self.tombs.take(request.attempt, tie.twin)",
         "(0..8).any(|replica| {\n                let replica = bowline_protocol::ReplicaId(replica);\n                let station = bowline_protocol::Station { replica, core: 0 };\n                self.tombs.take(request.attempt, bowline_protocol::Twin { station, n: tie.twin.n })\n            })",
+    ),
+    mutation(
+        "a cancel is keyed by the call instead of the attempt",
+        CANCEL,
+        "        let meant = self.copies.named(cancel.attempt, |copy| may_cancel(copy, origin, &cancel));",
+        "        let by_call = |copy: &Copy<P>| match (origin, cancel.reason) {\n            (Origin::Mesh(from), CancelReason::TwinStarted { .. }) => {\n                copy.request.tie.is_some_and(|tie| tie.twin.station == from)\n            }\n            _ => may_cancel(copy, origin, &cancel),\n        };\n        let meant =\n            (0..8).find_map(|n| self.copies.named(cancel.attempt.sibling(n), by_call));",
+    ),
+    mutation(
+        "the rest of a short send is lost",
+        SENDING,
+        "        batch.taken(taken);",
+        "        if taken > 0 {\n            batch.taken(batch.queued());\n        }",
+    ),
+    mutation(
+        "who found no buffer is not asked to receive again",
+        RECEIVING,
+        "                self.core().parked.borrow_mut().push_back(self.clone());",
+        "",
+    ),
+    mutation(
+        "what arrives for a connection that closes keeps its buffer",
+        RECEIVING,
+        "            _ => buffers.give(buffer),",
+        "            _ => {}",
+    ),
+    mutation(
+        "the end of a connection leaves its copies where they are",
+        CONNECTION,
+        "            shell.on_closed(conn);",
+        "            let _ = conn;",
     ),
     mutation(
         "a cancel need not match the copy's own tie",

@@ -10,7 +10,8 @@ use bowline_tests::mutations::{MUTATIONS, Mutation};
 use clap::Parser;
 
 /// Puts deliberate bugs into a copy of the project, one at a time, and lets the simulated worlds
-/// find each: first by seeds, then by the tests. Fails if one survives.
+/// find each: first by seeds, then by the tests; those in a shell by whole shells on the simulated
+/// driver. Prints a table of what caught each, after how many seeds. Fails if one survives.
 #[derive(Parser)]
 struct Options {
     /// Only mutations whose name contains this.
@@ -27,12 +28,12 @@ struct Options {
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// A program that runs longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// What caught a mutation.
 enum Caught {
-    /// This seed, which broke a rule, as it says.
-    Seed(String),
+    /// A rule that a world broke, and how many seeds that took.
+    Seed(String, u64),
     /// A test.
     Test(String),
     /// It hung.
@@ -60,20 +61,21 @@ fn run(options: &Options) -> Result<bool> {
     let copy = fs::canonicalize(&options.dir)?.join("project");
     copy_project(root, &copy)?;
     let (mut caught, mut survived) = (0, Vec::new());
+    println!("{:<66} {:>5} {:>4}  caught by", "deliberate bug", "seeds", "s");
     for mutation in MUTATIONS.iter().filter(|mutation| mutation.name.contains(&options.only)) {
         let start = Instant::now();
         let result = try_one(mutation, &copy, options)?;
         let seconds = start.elapsed().as_secs();
-        let by = match &result {
-            Caught::Seed(what) => what.clone(),
-            Caught::Test(name) => format!("test {name}"),
-            Caught::Hang => "it hangs".to_owned(),
-            Caught::Unbuildable(why) => format!("NOT BUILT: {why}"),
-            Caught::No => "SURVIVED".to_owned(),
+        let (by, seeds) = match &result {
+            Caught::Seed(rule, seeds) => (rule.clone(), seeds.to_string()),
+            Caught::Test(name) => (format!("test {name}"), "-".to_owned()),
+            Caught::Hang => ("it hangs".to_owned(), "-".to_owned()),
+            Caught::Unbuildable(why) => (format!("NOT BUILT: {why}"), "-".to_owned()),
+            Caught::No => ("SURVIVED".to_owned(), "-".to_owned()),
         };
-        println!("{:<70} {by} ({seconds} s)", mutation.name);
+        println!("{:<66} {seeds:>5} {seconds:>4}  {by}", mutation.name);
         match result {
-            Caught::Seed(_) | Caught::Test(_) | Caught::Hang => caught += 1,
+            Caught::Seed(..) | Caught::Test(_) | Caught::Hang => caught += 1,
             Caught::Unbuildable(_) | Caught::No => survived.push(mutation.name),
         }
     }
@@ -106,7 +108,10 @@ fn try_one(mutation: &Mutation, copy: &Path, options: &Options) -> Result<Caught
         return Ok(Caught::Unbuildable("its text is not there once".to_owned()));
     }
     fs::write(&file, source.replace(mutation.find, mutation.replace))?;
-    let result = catch(copy, options);
+    let result = match mutation.is_in_a_shell() {
+        true => run_shells(copy, options),
+        false => catch(copy, options),
+    };
     fs::write(&file, source)?;
     result
 }
@@ -120,15 +125,18 @@ fn catch(copy: &Path, options: &Options) -> Result<Caught> {
     let seeds = options.seeds.to_string();
     let explore = fs::canonicalize(&options.dir)?.join("build/debug/explore");
     let mut search = Command::new(explore);
-    search.args(["--seeds", &seeds, "--for", "200s"]);
+    // One thread takes them in their order.
+    search.args(["--seeds", &seeds, "--for", "400s", "--threads", "1"]);
     let found = finish(search)?;
     if found.hangs {
         return Ok(Caught::Hang);
     }
     if !found.ok {
         let line = found.output.lines().find(|line| line.starts_with("seed "));
-        let line = line.unwrap_or("it crashed").split(';').next().unwrap_or_default();
-        return Ok(Caught::Seed(line.to_owned()));
+        let mut words = line.unwrap_or_default().split([' ', ';']).skip(1);
+        let seed: u64 = words.next().and_then(|seed| seed.parse().ok()).unwrap_or_default();
+        let rule = words.nth(1).unwrap_or("it crashed");
+        return Ok(Caught::Seed(rule.to_owned(), seed + 1));
     }
     let test =
         ["test", "-p", "bowline-tests", "--test", "simulated", "--", "rules::", "exhaustive::"];
@@ -139,6 +147,26 @@ fn catch(copy: &Path, options: &Options) -> Result<Caught> {
     let failed = |line: &&str| line.starts_with("test ") && line.ends_with("FAILED");
     let name = tests.output.lines().find(failed).and_then(|line| line.split(' ').nth(1));
     Ok(name.map_or(Caught::Hang, |name| Caught::Test(name.to_owned())))
+}
+
+/// Whole shells on the simulated driver.
+fn run_shells(copy: &Path, options: &Options) -> Result<Caught> {
+    let build =
+        cargo(copy, options, &["test", "-p", "bowline-tests", "--test", "shells", "--no-run"])?;
+    if !build.ok {
+        let error = build.output.lines().find(|line| line.starts_with("error"));
+        return Ok(Caught::Unbuildable(error.unwrap_or("cargo failed").to_owned()));
+    }
+    let run = cargo(copy, options, &["test", "-p", "bowline-tests", "--test", "shells"])?;
+    if run.ok {
+        return Ok(Caught::No);
+    }
+    let number = |line: &str| line.strip_prefix("again with BOWLINE_SEED=")?.parse::<u64>().ok();
+    Ok(match run.output.lines().find_map(number) {
+        Some(seed) => Caught::Seed("whole shells".to_owned(), seed + 1),
+        None if run.hangs => Caught::Hang,
+        None => Caught::Test("shells".to_owned()),
+    })
 }
 
 /// What a program said and how it ended.
