@@ -1,14 +1,23 @@
 //! Theory as the judge: worlds simple enough for a closed form, held against it.
 //!
-//! The tests run 100 000 calls a cell and allow 3 % of the mean, which is what so few calls can
-//! show; `BOWLINE_CALLS=2000000` runs more, and then 1 % is allowed.
+//! The tests run 100 000 calls a cell, of which neighbours that wait in one queue are worth less
+//! than one each: they can show 3 % of a mean and 6 % of a percentile. With
+//!
+//! ```text
+//! BOWLINE_CALLS=2000000 cargo test --release -p bowline-tests --test simulated oracles:: -- --nocapture
+//! ```
+//!
+//! it is 1 % and 2 %, up to p99.9: two million calls of a cell have two thousand beyond it, in some
+//! hundred busy spells.
 
 use core::time::Duration;
 
 use bowline_client::core::{BudgetConfig, Delay, HedgePolicy, Policy, Stagger, TiePolicy};
 use bowline_protocol::LinkConfig;
-use bowline_tests::kernel::maths::{exp, ln};
+use bowline_tests::kernel::maths::exp;
+use bowline_tests::kernel::rng::Rng;
 use bowline_tests::kernel::span::{Nanos, Span};
+use bowline_tests::theory::{Law, backlog, both_run, queue, tied_on_two_of_many};
 use bowline_tests::world::{Class, Fault, Look, Report, Scenario, ServerSetup, What, World};
 
 /// The mean service time: the unit of all that follows.
@@ -19,6 +28,7 @@ fn calls() -> u64 {
     std::env::var("BOWLINE_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(100_000)
 }
 
+/// How far off a mean may be; a percentile twice as far.
 fn allowed() -> f64 {
     if calls() >= 1_000_000 { 0.01 } else { 0.03 }
 }
@@ -74,21 +84,36 @@ fn run(scenario: &Scenario) -> (Report, Sample) {
     let report = World::new(scenario.clone(), false).run();
     assert!(report.broken.is_none(), "{:?}", report.broken);
     let skipped = report.latencies.len() / 50;
-    let mut sample: Vec<f64> = report.latencies[skipped..]
+    let sample: Vec<f64> = report.latencies[skipped..]
         .iter()
         .map(|&latency| latency as f64 / SERVICE as f64)
         .collect();
-    sample.sort_unstable_by(f64::total_cmp);
-    (report, Sample(sample))
+    (report, Sample::of(sample))
 }
 
 impl Sample {
+    fn of(mut sample: Vec<f64>) -> Sample {
+        sample.sort_unstable_by(f64::total_cmp);
+        Sample(sample)
+    }
+
     fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
     fn quantile(&self, q: f64) -> f64 {
         self.0[((self.0.len() as f64 * q) as usize).min(self.0.len() - 1)]
+    }
+
+    /// Holds the mean and the percentiles that have a hundred samples beyond them against a law.
+    fn holds(&self, what: &str, law: &Law) {
+        close(&format!("{what}: mean"), self.mean(), law.mean(), allowed());
+        for q in [0.5, 0.9, 0.99, 0.999] {
+            if (1.0 - q) * self.0.len() as f64 >= 100.0 {
+                let percentile = format!("{what}: p{}", q * 100.0);
+                close(&percentile, self.quantile(q), law.quantile(q), 2.0 * allowed());
+            }
+        }
     }
 }
 
@@ -102,52 +127,67 @@ fn close(what: &str, found: f64, theory: f64, allowed: f64) {
 fn one_server_is_an_mm1_queue() {
     for load in [0.3, 0.6] {
         let (_, sample) = run(&queues(1, load, Policy::None));
-        close("mean", sample.mean(), 1.0 / (1.0 - load), allowed());
-        for q in [0.5, 0.9, 0.99] {
-            let theory = -ln(1.0 - q) / (1.0 - load);
-            close(&format!("p{}", q * 100.0), sample.quantile(q), theory, 2.0 * allowed());
-        }
+        sample.holds(&format!("one server at {load}"), &queue(1, load));
     }
 }
 
 #[test]
 fn two_tied_servers_are_an_mm2_queue() {
-    // Mean and quantiles in units of the mean service time.
-    for (load, mean, p50, p90, p99) in
-        [(0.5, 1.333, 0.974, 2.995, 5.666), (0.7, 1.961, 1.451, 4.355, 8.266)]
-    {
+    for load in [0.5, 0.7] {
         for mesh in [true, false] {
             let (_, sample) = run(&Scenario { mesh, ..queues(2, load, tied(0)) });
-            close(&format!("mean at {load}, mesh {mesh}"), sample.mean(), mean, allowed());
-            for (q, theory) in [(0.5, p50), (0.9, p90), (0.99, p99)] {
-                close(&format!("p{}", q * 100.0), sample.quantile(q), theory, 2.0 * allowed());
-            }
+            let way = if mesh { "mesh" } else { "relay" };
+            sample.holds(&format!("tied pair at {load}, by {way}"), &queue(2, load));
         }
     }
 }
 
 #[test]
 fn two_copies_that_both_run_are_one_server_of_twice_the_speed() {
-    let load = 0.6;
-    let (_, sample) = run(&queues(2, load, hedged(0.0)));
-    close("mean", sample.mean(), 1.0 / (2.0 * (1.0 - load)), allowed());
-    let p99 = -ln(0.01) / (2.0 * (1.0 - load));
-    close("p99", sample.quantile(0.99), p99, 2.0 * allowed());
+    for load in [0.4, 0.6] {
+        let (_, sample) = run(&queues(2, load, hedged(0.0)));
+        sample.holds(&format!("both run at {load}"), &both_run(load));
+    }
 }
 
 #[test]
-fn many_servers_with_ties_on_two_of_them_follow_the_mean_field() {
-    let load: f64 = 0.7;
+fn many_servers_with_ties_on_two_of_them_are_queues_of_which_each_call_joins_the_shorter_of_two() {
+    let (servers, load) = (24, 0.7);
     // Many clients, of which each has hardly ever two calls open and hears of no load: they choose
     // at random.
-    let mut scenario = Scenario { mesh: false, clients: 100, ..queues(24, load, tied(0)) };
-    scenario.calls = calls() / 300;
-    scenario.gap = Span::Exponential { mean: (100.0 * SERVICE as f64 / (load * 24.0)) as Nanos };
+    let clients = 200;
+    let mut scenario = Scenario { mesh: false, clients, ..queues(servers, load, tied(0)) };
+    scenario.calls = calls() / clients as u64;
+    let rate = load * servers as f64 / clients as f64;
+    scenario.gap = Span::Exponential { mean: (SERVICE as f64 / rate) as Nanos };
     scenario.load_lifetime = 0;
     let (_, sample) = run(&scenario);
-    let theory = -ln(1.0 - load * load) / (load * load);
-    // Two dozen are not infinitely many.
-    close("mean", sample.mean(), theory, allowed() + 0.03);
+    // Two dozen are not infinitely many: the closed form is their limit.
+    let theory = Sample::of(shorter_of_two(servers, load, 10 * calls()));
+    close("tied on two of 24: mean", sample.mean(), theory.mean(), allowed());
+    for q in [0.5, 0.9, 0.99] {
+        let percentile = format!("tied on two of 24: p{}", q * 100.0);
+        close(&percentile, sample.quantile(q), theory.quantile(q), 2.0 * allowed());
+    }
+    let many = Sample::of(shorter_of_two(2_000, load, 20 * calls()));
+    many.holds("the shorter of two of 2000", &tied_on_two_of_many(load));
+}
+
+/// Latencies of calls of which each joins the queue with less work of two drawn at random: nothing
+/// but the work that each server has left, and none of Bowline's code.
+fn shorter_of_two(servers: usize, load: f64, calls: u64) -> Vec<f64> {
+    let mut rng = Rng::labelled(1, 77);
+    let (mut now, mut free_at) = (0.0, vec![0.0_f64; servers]);
+    let latency = |_| {
+        now += rng.exponential() / (load * servers as f64);
+        let one = rng.below(servers as u64) as usize;
+        let other = (one + 1 + rng.below(servers as u64 - 1) as usize) % servers;
+        let shorter = if free_at[one] <= free_at[other] { one } else { other };
+        let end = free_at[shorter].max(now) + rng.exponential();
+        free_at[shorter] = end;
+        end - now
+    };
+    (0..calls).map(latency).skip(calls as usize / 50).collect()
 }
 
 #[test]
@@ -156,13 +196,10 @@ fn a_hedge_without_queueing_follows_the_product_of_the_survival_functions() {
         let mut scenario = queues(2, 0.2, hedged(delay));
         scenario.server.slots = 1000;
         let (report, sample) = run(&scenario);
-        // Exponential service: P(T>t) = e^-t up to the delay h, then e^-t e^-(t-h).
-        let extra = exp(-delay);
-        close("mean", sample.mean(), 1.0 - extra / 2.0, allowed());
-        let p99 = (-ln(0.01) + delay) / 2.0;
-        close("p99", sample.quantile(0.99), p99.max(delay), 2.0 * allowed());
+        let service = Law::new(1.0, |t| exp(-t.min(700.0)));
+        sample.holds(&format!("hedge after {delay}"), &service.hedged_after(delay));
         let hedges = report.clients[0].hedges as f64 / report.clients[0].calls as f64;
-        close("extra load", hedges, extra, 2.0 * allowed());
+        close("extra load", hedges, exp(-delay), 2.0 * allowed());
     }
 }
 
@@ -242,5 +279,35 @@ fn after_a_surge_latency_comes_back_to_what_it_was() {
         let (before, after) = (mean(&all[500..5_000]), mean(&all[all.len() - 5_000..]));
         println!("{policy:?}: {before:.3} before, {after:.3} after, {} failed", report.failed);
         assert!(after < before * 1.3, "{before:.3} before the surge, {after:.3} after it");
+    }
+}
+
+#[test]
+fn a_surge_is_worked_off_as_a_fluid_would_be() {
+    let (servers, load, burst, times) = (3_u32, 0.5, 3_000, 10);
+    for (name, policy) in [("none", Policy::None), ("tied", tied(0))] {
+        let mut calm = queues(servers as usize, load, policy);
+        calm.calls = 100_000;
+        calm.client.max_calls = 1 << 16;
+        let mut surges = calm.clone();
+        // Each is worked off in 2000 service times, well before the next.
+        surges.faults = (1..=times)
+            .map(|n| Fault { at: 6_000 * n * SERVICE, lasts: 1, what: What::Burst(3, burst) })
+            .collect();
+        let total = |scenario: Scenario| {
+            let report = World::new(scenario, false).run();
+            assert!(report.broken.is_none(), "{:?}", report.broken);
+            let calls = report.latencies.len() as f64;
+            (report.latencies.iter().sum::<Nanos>() as f64 / SERVICE as f64, calls)
+        };
+        let (before, calls) = total(calm);
+        let (with, more) = total(surges);
+        assert!((more - calls - (burst * times) as f64).abs() < 0.5, "every call is answered");
+        let waited = (with - before / calls * more) / times as f64;
+        // All at once: so many times the capacity for no time.
+        let (burst, short) = (burst as f64, 1e-6);
+        let surge = 1.0 + burst / (f64::from(servers) * short);
+        let theory = backlog(servers, load, surge, short).waited;
+        close(&format!("waited in all after a burst, {name}"), waited, theory, 0.05);
     }
 }
