@@ -2,6 +2,7 @@
 
 mod args;
 mod limits;
+mod model;
 mod policy;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ pub use args::{
     CompareArgs, EchoClientArgs, EchoServerArgs, EchoSide, FaultArgs, LoadArgs, LoadShape,
     PolicyArgs, ProbeArgs, ReplicaArgs, ServeArgs, StatArgs,
 };
+pub use model::{Copies, PredictArgs, SimulateArgs, StaggerArg, SweepArgs, WorldArgs};
 pub use policy::{FaultPattern, Pick, Policy};
 
 /// Compare no redundancy, delayed hedging and tied requests on live replicas.
@@ -58,6 +60,20 @@ pub enum Command {
     /// The server tells it at the address of its --metrics. On anything but a terminal each screen
     /// is plain text below the one before.
     Stat(StatArgs),
+    /// Try many policies in virtual time: no replica, no network, no waiting
+    ///
+    /// Runs the client's and the replicas' own code in a simulated world: the same calls, service
+    /// times and stalls under every policy. Prints latency by percentile and extra executions, where
+    /// tied calls beat hedged ones, and where either harms. Everything is a model's: what your
+    /// replicas do, you say with --service, by a distribution or by what was measured.
+    Simulate(Box<SimulateArgs>),
+    /// Reckon by formulas what hedged and tied calls would do, at once
+    ///
+    /// Prints what theory says of your service time and load: a delayed hedge where nothing queues,
+    /// queues with and without ties, what a surge leaves behind, and what a request of many calls
+    /// waits for. Each with the assumptions under which it holds; --simulate shows how far it is off
+    /// where they do not.
+    Predict(Box<PredictArgs>),
     /// Measure the bare stack: an echo, closed loop
     ///
     /// The client keeps a fixed number of calls in flight and prints one line of JSON, to be put
@@ -109,7 +125,12 @@ fn check(command: Command) -> Result<Command, NoCommand> {
     let checked = match &command {
         Command::Compare(args) => limits::compare(args),
         Command::Load(args) => limits::load_command(args),
-        Command::Serve(_) | Command::Stat(_) | Command::Echo(_) | Command::Probe(_) => Ok(()),
+        Command::Simulate(args) => limits::simulate(args),
+        Command::Serve(_)
+        | Command::Predict(_)
+        | Command::Stat(_)
+        | Command::Echo(_)
+        | Command::Probe(_) => Ok(()),
     };
     match checked {
         Ok(()) => Ok(command),
@@ -137,7 +158,7 @@ fn one_line(error: &clap::Error) -> String {
     }
     if error.kind() == ErrorKind::InvalidSubcommand {
         return format!(
-            "{said}; there are compare, serve, load, echo and probe, see 'bowline --help'"
+            "{said}; there are compare, serve, load, simulate, predict, stat, echo and probe, see 'bowline --help'"
         );
     }
     format!("{said}; see 'bowline --help'")

@@ -8,7 +8,7 @@ use crate::cli::{Command, EchoSide, NoCommand, parse};
 use crate::interrupt::EXIT_INTERRUPTED;
 use crate::output::say;
 use crate::run::RunEnd;
-use crate::{compare, echo, load, probe, serve, stat};
+use crate::{compare, echo, load, predict, probe, serve, simulate, stat};
 
 /// What a shell reports of a command that was used wrongly.
 const EXIT_USAGE: u8 = 2;
@@ -31,6 +31,8 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
     match command {
         Command::Compare(args) => status(compare::run(&args)),
         Command::Load(args) => status(load::run(&args)),
+        Command::Simulate(args) => status(simulate::run(&args)),
+        Command::Predict(args) => status(predict::run(&args)),
         Command::Serve(args) => status(serve::run(&args)),
         Command::Stat(args) => status(stat::run(&args).map(|()| RunEnd::Whole)),
         Command::Echo(EchoSide::Server(args)) => status(echo::serve(&args).map(|()| RunEnd::Whole)),

@@ -18,7 +18,7 @@ use crate::output::say;
 use crate::parameters;
 use crate::progress::Progress;
 use crate::replicas::{Cluster, LaunchError};
-use crate::report::{Folder, Report};
+use crate::report::{Folder, Origin, Report};
 use crate::run::{RunEnd, RunError, Session, Setting, load, publish};
 use crate::serve_config::{ConfigError, resolve};
 use crate::setup::Machine;
@@ -78,7 +78,7 @@ fn compare(args: &CompareArgs) -> Result<RunEnd, RunError> {
     }
     let files = if own { data_files(args) } else { Vec::new() };
     let report = Report {
-        machine: Machine::read(),
+        origin: Origin::Measured(Machine::read()),
         started,
         seed: args.load.seed,
         parameters: parameters::of_compare(args, session.clock),
@@ -146,7 +146,7 @@ fn make_files(
 ) -> Result<(), DataError> {
     let progress = Progress::of_bytes(set.bytes() * files.len() as u64);
     progress.doing(format!("writing {}", folder.display()));
-    let made = ensure_files(files, set, interrupt, &mut |bytes| progress.wrote(bytes))?;
+    let made = ensure_files(files, set, interrupt, &mut |bytes| progress.advance(bytes))?;
     let written = made.iter().filter(|made| **made == Made::Written).count();
     drop(progress);
     let what = if written == 0 { "reused".to_owned() } else { format!("{written} written") };

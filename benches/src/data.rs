@@ -5,4 +5,4 @@ mod file;
 mod place;
 
 pub use block::{BLOCK_BYTES, BlockError, DataSet};
-pub use file::{DataError, Made, ensure_files, hold};
+pub use file::{DataError, Made, ensure_files, hold, refuse_other};

@@ -16,7 +16,7 @@ use crate::course::{Driver, Round};
 use crate::cpu;
 use crate::data::DataSet;
 use crate::failures::Failures;
-use crate::faults::Injector;
+use crate::faults::{Carried, Injector};
 use crate::figures::Served;
 use crate::frontend::{Frontend, FrontendError, Seat};
 use crate::interrupt::Interrupt;
@@ -100,7 +100,8 @@ impl Driver for Live {
             while turn.waiting.get() > 0 {
                 turn.empty.notified().await;
             }
-            drop(injector);
+            let carried = injector.map_or_else(Carried::default, Injector::finish);
+            notes.extend(not_stalled(policy, round.number, carried));
             for (&replica, &blocks) in &*turn.corrupt.borrow() {
                 failures.sent_corrupt(usize::from(replica), blocks);
             }
@@ -252,12 +253,17 @@ impl Turn {
                     }
                 }
             }
-            Err(failure) => match failure.error().kind {
-                ErrorKind::DeadlineExceeded => CallEnd::DeadlineMissed,
-                ErrorKind::Overloaded | ErrorKind::Shed => CallEnd::Shed,
-                _ => CallEnd::Error,
-            },
+            Err(failure) => end_of_failure(failure.error().kind),
         }
+    }
+}
+
+/// How a call ended that failed in this way.
+pub(crate) const fn end_of_failure(kind: ErrorKind) -> CallEnd {
+    match kind {
+        ErrorKind::DeadlineExceeded => CallEnd::DeadlineMissed,
+        ErrorKind::Overloaded | ErrorKind::Shed => CallEnd::Shed,
+        _ => CallEnd::Error,
     }
 }
 
@@ -280,6 +286,18 @@ fn note_deaths(failures: &mut Failures, cluster: Option<&Cluster>, policy: Polic
     for (replica, status) in cluster.ended() {
         failures.died(replica, cluster.process_id(replica), status, &when);
     }
+}
+
+/// Says so where replicas did not stall as planned: policies then met different stalls.
+fn not_stalled(policy: Policy, round: u32, carried: Carried) -> Option<String> {
+    (carried.failed > 0).then(|| {
+        format!(
+            "{policy}, round {round}: {} of {} stalls could not be made, as their replica could not \
+             be stopped.",
+            carried.failed,
+            carried.failed + carried.begun
+        )
+    })
 }
 
 /// Waits until no copy of any call is out any more.
@@ -319,7 +337,7 @@ fn difference(before: &Counters, after: &Counters) -> Counters {
 
 /// Extra copies that a policy wanted and that were not sent: of ties, of hedges, and of hedges
 /// while hedging had switched itself off.
-fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
+pub(crate) fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
     let all = client.denied;
     let (ties, hedges) = match policy {
         Policy::None => return [0; 3],
@@ -331,7 +349,7 @@ fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
     let ties = if ties { client.calls.saturating_sub(client.tied) } else { 0 };
     let reasons = all.no_token + all.outstanding + all.no_candidate + all.too_late;
     let reasons = reasons + all.no_delay + all.attempts + all.too_large;
-    let reasons = reasons + all.not_idempotent + all.not_allowed + all.from_extra;
+    let reasons = reasons + all.not_idempotent + all.not_allowed + all.from_extra + all.killed;
     let hedges = if hedges { reasons.saturating_sub(ties) } else { 0 };
     [ties, hedges, all.switched_off]
 }
@@ -348,7 +366,7 @@ fn seen_by(client: &Counters) -> Served {
 }
 
 /// Executions, withdrawals and sheds are the servers' own counts; what was sent, the client's.
-fn fill(slice: &mut Slice, client: &Counters, served: &Served, extra_wins: u64) {
+pub(crate) fn fill(slice: &mut Slice, client: &Counters, served: &Served, extra_wins: u64) {
     let counters = &mut slice.counters;
     counters.attempts = client.attempts;
     counters.executions = served.executions;

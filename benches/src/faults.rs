@@ -3,5 +3,5 @@
 mod inject;
 mod plan;
 
-pub use inject::{Injector, Pausable};
+pub use inject::{Carried, Injector, Pausable};
 pub use plan::{Pattern, Plan, Stall, StallModel};

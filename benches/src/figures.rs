@@ -104,12 +104,26 @@ impl Served {
     /// Adds what one replica did between `before` and `after`.
     pub fn add(&mut self, before: &Figures, after: &Figures) {
         let (old, new) = (before.stats(), after.stats());
-        let grown = |figure: fn(&Stats) -> u64| figure(&new).saturating_sub(figure(&old));
         self.executions += after.reads_started.saturating_sub(before.reads_started);
         self.busy_ns += after.busy_ns.saturating_sub(before.busy_ns);
         self.slow_reads += after.slow_reads.saturating_sub(before.slow_reads);
+        self.count(|figure| figure(&new).saturating_sub(figure(&old)));
         // The second report is itself one copy that arrived after the first was made.
-        self.arrived += grown(|s| s.accepted + s.rejected()).saturating_sub(1);
+        self.arrived += arrived(&new).saturating_sub(arrived(&old) + 1);
+    }
+
+    /// What servers did from their starts, by their own counters alone.
+    pub fn of<'a>(servers: impl IntoIterator<Item = &'a Stats>) -> Served {
+        let mut served = Served::default();
+        for stats in servers {
+            served.executions += stats.started;
+            served.arrived += arrived(stats);
+            served.count(|figure| figure(stats));
+        }
+        served
+    }
+
+    fn count(&mut self, grown: impl Fn(fn(&Stats) -> u64) -> u64) {
         self.withdrawn_by_twin += grown(|s| s.withdrawn_by_twin + s.withdrawn_by_tombstone);
         self.double_starts += grown(|s| s.double_starts);
         self.shed += grown(|s| s.shed() + s.rejected());
@@ -119,6 +133,10 @@ impl Served {
     pub fn service_mean(&self) -> Option<Duration> {
         self.busy_ns.checked_div(self.executions).map(Duration::from_nanos)
     }
+}
+
+const fn arrived(stats: &Stats) -> u64 {
+    stats.accepted + stats.rejected()
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Ctrl-C and SIGTERM: the run ends early and reports what it has.
+//! Ctrl-C, SIGTERM and the end of the terminal: the run ends early and reports what it has.
 
+use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// What a shell reports of a program that SIGINT ended, and so do we.
@@ -17,14 +18,15 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Takes note of SIGINT and SIGTERM from now on. A second one ends the process at once (the
+    /// Takes note of SIGINT, SIGTERM and, unless it is ignored as under nohup, SIGHUP from now on. A second one ends the process at once (the
     /// replicas that it started die with it).
     ///
     /// # Errors
     /// The system refuses the handlers.
     pub fn on_signals() -> io::Result<Self> {
         let interrupt = Interrupt::default();
-        for signal in [SIGINT, SIGTERM] {
+        let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
             // In this order: the first signal finds the flag down and passes the first handler.
             let asked = Arc::clone(&interrupt.asked);
             flag::register_conditional_shutdown(signal, i32::from(EXIT_INTERRUPTED), asked)?;
@@ -44,9 +46,28 @@ impl Interrupt {
     }
 }
 
+/// Whether whoever started this process had it ignore a signal. Where that cannot be told, it had
+/// not.
+fn is_ignored(signal: i32) -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores(&status, signal))
+}
+
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_that_was_ignored_stays_so() {
+        let status = "Name:\tbowline\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000002\n";
+        assert!(ignores(status, SIGHUP) && !ignores(status, SIGINT));
+        assert!(!ignores("", SIGHUP));
+    }
 
     #[test]
     fn one_sigterm_raises_the_flag_and_ends_nothing() {

@@ -11,7 +11,7 @@ use crate::data::DataSet;
 use crate::faults::{Pattern, StallModel};
 use crate::interrupt::Interrupt;
 use crate::parameters;
-use crate::report::{Folder, Report};
+use crate::report::{Folder, Origin, Report};
 use crate::run::{RunEnd, RunError, Session, Setting, load, publish};
 use crate::setup::Machine;
 
@@ -51,7 +51,7 @@ pub fn run(args: &LoadArgs) -> Result<RunEnd, RunError> {
     };
     let policies = session.run(&course, args.load.warmup)?;
     let report = Report {
-        machine: Machine::read(),
+        origin: Origin::Measured(Machine::read()),
         started,
         seed: args.load.seed,
         parameters: parameters::of_load(args, session.clock),

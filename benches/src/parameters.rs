@@ -4,9 +4,12 @@ use core::time::Duration;
 
 use bowline_runtime::clock;
 
-use crate::cli::{CompareArgs, LoadArgs, LoadShape, PolicyArgs};
+use crate::cli::{CompareArgs, Copies, FaultArgs, LoadArgs, LoadShape, PolicyArgs, SimulateArgs};
+use crate::faults::Pattern;
+use crate::model::show_span;
 use crate::policies::burst;
-use crate::units::{show_duration, show_size};
+use crate::simulate::Setting;
+use crate::units::{show_duration, show_size, three_digits};
 
 /// A list of names and values.
 pub type Parameters = Vec<(String, String)>;
@@ -32,13 +35,7 @@ pub fn of_compare(args: &CompareArgs, clock: clock::Source) -> Parameters {
             how.service_spread
         );
         list.push(("service time".into(), device));
-        let stalls = format!(
-            "{}, of {} on average, {} apart",
-            args.faults.faults,
-            show_duration(args.faults.stall),
-            show_duration(args.faults.stall_gap)
-        );
-        list.push(("stalls".into(), stalls));
+        list.push(("stalls".into(), stalls(&args.faults)));
     } else {
         list.push(("stalls".into(), "none are made on replicas that run already".into()));
     }
@@ -54,6 +51,52 @@ pub fn of_load(args: &LoadArgs, clock: clock::Source) -> Parameters {
     list.push(("data".into(), format!("{} a replica", show_size(args.data_size))));
     list.extend(of_process(clock));
     list
+}
+
+/// Those of a simulation.
+pub fn of_simulation(args: &SimulateArgs, setting: &Setting) -> Parameters {
+    let stalls = match args.faults.faults.pattern() {
+        Pattern::Off => "none".to_owned(),
+        _ => stalls(&args.faults),
+    };
+    let mut list = of_world(setting);
+    list.push(("stalls".into(), stalls));
+    list.push(("calls".into(), format!("{} a policy and round", args.calls)));
+    list.push(("rounds".into(), args.rounds.to_string()));
+    list
+}
+
+/// Those of a cluster in virtual time.
+pub fn of_world(setting: &Setting) -> Parameters {
+    let args = &setting.args;
+    let copies = match args.copies {
+        Copies::Independent => "each takes a time of its own",
+        Copies::Identical => "all of a call take equally long",
+    };
+    let stop = if args.interruptible { "stop when told" } else { "run to their end" };
+    let load =
+        format!("{} /s, {:.1} % of the slots", three_digits(setting.rate), 100.0 * setting.load());
+    vec![
+        ("replicas".into(), args.replicas.to_string()),
+        ("slots a replica".into(), args.slots.to_string()),
+        ("queue a replica".into(), args.queue.to_string()),
+        ("rate".into(), load),
+        ("arrivals".into(), "Poisson, open loop".into()),
+        ("service time".into(), args.service.to_string()),
+        ("copies".into(), format!("{copies}; those that run {stop}")),
+        ("network".into(), format!("{} one way", show_span(&args.network))),
+        ("deadline".into(), show_duration(args.deadline)),
+        ("first replica".into(), args.pick.to_string()),
+    ]
+}
+
+fn stalls(faults: &FaultArgs) -> String {
+    format!(
+        "{}, of {} on average, {} apart",
+        faults.faults,
+        show_duration(faults.stall),
+        show_duration(faults.stall_gap)
+    )
 }
 
 fn of_calls(load: &LoadShape, duration: Duration) -> Parameters {

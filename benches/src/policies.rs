@@ -34,17 +34,22 @@ pub fn client_policy(policy: cli::Policy, args: &PolicyArgs) -> Policy {
 /// # Errors
 /// A setting is out of its range.
 pub fn client_config(args: &PolicyArgs, seed: u64) -> Result<Config, ConfigError> {
-    let budget = BudgetConfig {
-        fraction: args.budget,
-        burst: burst(args),
-        outstanding: BURST,
-        ..BudgetConfig::default()
-    };
+    let budget = budget_config(args);
     let pick = match args.pick {
         Pick::RoundRobin => PickRule::RoundRobin,
         Pick::TwoChoices => PickRule::PowerOfTwo,
     };
     Ok(Config { pick, budget: Arc::new(Budget::new(budget)?), seed, ..Config::default() })
+}
+
+/// What a policy may spend.
+pub fn budget_config(args: &PolicyArgs) -> BudgetConfig {
+    BudgetConfig {
+        fraction: args.budget,
+        burst: burst(args),
+        outstanding: BURST,
+        ..BudgetConfig::default()
+    }
 }
 
 fn hedge(args: &PolicyArgs) -> HedgePolicy {

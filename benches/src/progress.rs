@@ -27,6 +27,13 @@ impl Progress {
         Progress { bar }
     }
 
+    /// A bar for so many calls.
+    pub fn of_calls(total: u64) -> Self {
+        let bar = ProgressBar::new(total);
+        bar.set_style(style("{bar:32.cyan/dim} {percent:>3}%  {msg:<28} {eta} left"));
+        Progress { bar }
+    }
+
     /// Says what is being done.
     pub fn doing(&self, what: impl Into<String>) {
         self.bar.set_message(what.into());
@@ -37,9 +44,9 @@ impl Progress {
         self.bar.set_position(elapsed.as_millis() as u64);
     }
 
-    /// Moves the bar on by `bytes`.
-    pub fn wrote(&self, bytes: u64) {
-        self.bar.inc(bytes);
+    /// Moves the bar on by so many bytes or calls.
+    pub fn advance(&self, by: u64) {
+        self.bar.inc(by);
     }
 
     /// Prints a line above the bar, or plainly where there is none.

@@ -1,4 +1,4 @@
-//! What a run found, for people and for programs.
+//! What a run found, measured or simulated, for people and for programs.
 
 mod chart;
 mod folder;
@@ -10,25 +10,38 @@ mod regime;
 mod rows;
 mod table;
 mod utc;
+mod verdict;
 
 use std::time::SystemTime;
 
 pub use folder::{Folder, ReportError};
 pub use regime::Regime;
-pub use table::table;
+pub use table::{lay_out, sweep_table, table};
 
 use crate::setup::Machine;
 use crate::stats::{Quantile, Rounds, Spread, Summary, Validity, ratio_to_baseline};
 use crate::units::show_duration;
 
+/// Stands before the figures of a simulation.
+pub const SIMULATED: &str = "SIMULATED, not measured: the client's and the replicas' own code in \
+                             virtual time; network, service times and stalls are the model's.";
 /// The policy that the others are compared with.
 const BASELINE: &str = "none";
+
+/// Where figures come from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// They were measured on this machine.
+    Measured(Machine),
+    /// They were simulated, of many policies: the machine plays no part.
+    Simulated,
+}
 
 /// A run: where, with what, and what came of it.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The machine.
-    pub machine: Machine,
+    /// Where the figures come from.
+    pub origin: Origin,
     /// When it began.
     pub started: SystemTime,
     /// Names the schedule, the data and the stalls.
@@ -55,6 +68,23 @@ pub(crate) struct Ratios {
 }
 
 impl Report {
+    /// The machine, if it was measured.
+    pub(crate) const fn machine(&self) -> Option<&Machine> {
+        match &self.origin {
+            Origin::Measured(machine) => Some(machine),
+            Origin::Simulated => None,
+        }
+    }
+
+    /// What a simulation says of each policy, a sentence each; of a measurement nothing, for it
+    /// has few policies and shows all of their ratios.
+    pub fn verdicts(&self) -> Vec<String> {
+        match self.origin {
+            Origin::Measured(_) => Vec::new(),
+            Origin::Simulated => verdict::verdicts(&self.policies),
+        }
+    }
+
     /// Each policy with its rounds merged.
     pub(crate) fn summaries(&self) -> Vec<Summary> {
         self.policies.iter().map(Rounds::merged).collect()
@@ -89,7 +119,7 @@ impl Report {
         if self.interrupted {
             warnings.push("The run was interrupted: figures are of the part before.".into());
         }
-        if !self.machine.optimized {
+        if self.machine().is_some_and(|machine| !machine.optimized) {
             warnings.push("VOID: this is a debug build; run with --release.".into());
         }
         for summary in self.summaries() {
@@ -103,6 +133,17 @@ impl Report {
                 show_duration(latency),
             ));
         }
+        for rounds in &self.policies {
+            let void: Vec<String> = rounds.void_rounds().iter().map(usize::to_string).collect();
+            if !void.is_empty() {
+                warnings.push(format!(
+                    "VOID in round {}: {}: the load generator itself was late there; leave the \
+                     ends of its ratios out of account.",
+                    void.join(", "),
+                    rounds.policy
+                ));
+            }
+        }
         warnings.extend(self.summaries().iter().flat_map(held_back));
         warnings.extend(self.notes.iter().cloned());
         warnings
@@ -112,6 +153,13 @@ impl Report {
     pub fn regime_statement(&self) -> Option<String> {
         let summaries = self.summaries();
         let tied = summaries.iter().find(|summary| summary.policy == "tied")?;
+        if tied.ties_denied_rate()? > 0.5 {
+            return Some(format!(
+                "Whether tied requests suit this workload was not measured: {:.0} % of the calls \
+                 were not tied.",
+                100.0 * tied.ties_denied_rate()?
+            ));
+        }
         Some(regime::statement(self.regime.as_ref(), tied.both_started_rate()?))
     }
 }
@@ -135,6 +183,15 @@ fn held_back(summary: &Summary) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_no_verdict_on_ties_where_most_calls_were_not_tied() {
+        let mut report = sample::report();
+        let said = |report: &Report| report.regime_statement().expect("a tied policy");
+        assert!(said(&report).starts_with("Tied requests suit"), "{}", said(&report));
+        report.policies[2].slices.iter_mut().for_each(|s| s.counters.ties_denied = 12_000);
+        assert!(said(&report).contains("was not measured: 100 %"), "{}", said(&report));
+    }
 
     #[test]
     fn a_policy_that_was_held_back_is_told_above_one_percent() {

@@ -20,7 +20,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{print, say};
 use crate::progress::Progress;
 use crate::replicas::{Cluster, LaunchError};
-use crate::report::{Folder, Regime, Report, ReportError, table};
+use crate::report::{Folder, Origin, Regime, Report, ReportError, SIMULATED, sweep_table, table};
 use crate::schedule::{Arrivals, Load};
 use crate::serve_config::ConfigError;
 use crate::stats::Rounds;
@@ -192,7 +192,11 @@ pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, RunEr
         return Ok(end_of(report));
     }
     folder.map(|folder| folder.write(report)).transpose()?;
-    let mut lines = vec![table(report)];
+    let mut lines = match report.origin {
+        Origin::Measured(_) => vec![table(report)],
+        Origin::Simulated => vec![SIMULATED.to_owned(), sweep_table(report)],
+    };
+    lines.extend(report.verdicts());
     lines.extend(report.regime_statement());
     lines.extend(report.warnings());
     lines.extend(folder.map(|f| format!("Report: {}", f.file("report.html").display())));

@@ -11,7 +11,7 @@ use bowline_server::io::{Limits, Running, ServeError};
 use thiserror::Error;
 
 use crate::cli::ServeArgs;
-use crate::data::{DataError, DataSet, ensure_files};
+use crate::data::{DataError, DataSet, ensure_files, refuse_other};
 use crate::interrupt::Interrupt;
 use crate::output::{print, say};
 use crate::progress::Progress;
@@ -151,8 +151,9 @@ fn start(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<Running
 
 /// Makes the data file, if it is not there.
 fn prepare(config: &ServeConfig, set: &DataSet, interrupt: &Interrupt) -> Result<(), DataError> {
+    refuse_other(&config.file, set)?;
     let progress = Progress::of_bytes(set.bytes());
     progress.doing(format!("writing {}", config.file.display()));
     let file = std::slice::from_ref(&config.file);
-    ensure_files(file, set, interrupt, &mut |bytes| progress.wrote(bytes)).map(drop)
+    ensure_files(file, set, interrupt, &mut |bytes| progress.advance(bytes)).map(drop)
 }

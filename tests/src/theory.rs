@@ -58,6 +58,11 @@ impl Law {
         Law::new(mean, move |t| self.beyond(t / unit))
     }
 
+    /// The same law with every time longer by `delay`.
+    pub fn later_by(self, delay: f64) -> Law {
+        Law::new(self.mean + delay, move |t| self.beyond(t - delay))
+    }
+
     /// The slowest of `n` independent calls: P(T > t) = 1 - (1 - S(t))^n.
     pub fn slowest_of(self, n: u32) -> Law {
         let beyond: Survival = Rc::new(move |t| fan_out(self.beyond(t), n));
@@ -230,6 +235,7 @@ mod tests {
         close(law.quantile(0.5), 1.0);
         close(law.quantile(0.95), 10.0);
         close(law.clone().stretched(1000.0).quantile(0.95), 10_000.0);
+        close(law.clone().later_by(5.0).quantile(0.95), 15.0);
     }
 
     #[test]

@@ -171,7 +171,7 @@ pub struct ServeArgs {
     /// Another replica, to which cancels of tied requests go; once for each peer
     #[arg(long = "peer", value_name = "N=HOST:PORT", value_delimiter = ',')]
     pub peers: Vec<String>,
-    /// The data file; made if missing, replaced if it is one of another size or seed [default: target/bowline-data/replica-N.dat]
+    /// The data file; made if missing, refused if it is one of another size or seed [default: target/bowline-data/replica-N.dat]
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// TOML file with `listen`, `replica`, `file` and a table `peers` of N = "HOST:PORT"; the
@@ -306,7 +306,7 @@ impl CompareArgs {
 }
 
 /// Reads a duration of at most `limit`.
-fn up_to(limit: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+pub(super) fn up_to(limit: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| at_most(parse_duration(text)?, limit)
 }
 
@@ -323,7 +323,7 @@ fn at_most(duration: Duration, limit: &str) -> Result<Duration, String> {
 }
 
 /// Reads a whole number from 1 to `MOST`.
-fn count<const MOST: u32>(text: &str) -> Result<NonZeroU32, String> {
+pub(super) fn count<const MOST: u32>(text: &str) -> Result<NonZeroU32, String> {
     let number = text.parse().ok().filter(|number: &NonZeroU32| number.get() <= MOST);
     number.ok_or_else(|| format!("a whole number, 1 to {MOST}"))
 }

@@ -5,8 +5,10 @@ use core::time::Duration;
 use bowline_client::core::ConfigError;
 
 use super::args::{CompareArgs, FaultArgs, LoadArgs, LoadShape, PolicyArgs};
+use super::model::SimulateArgs;
 use super::policy::{FaultPattern, Policy};
 use crate::policies::{client_config, client_policy};
+use crate::simulate::variants;
 use crate::units::three_digits;
 
 /// Calls of a turn, which are drawn before it begins: 24 bytes each.
@@ -36,6 +38,36 @@ pub(super) fn load_command(args: &LoadArgs) -> Result<(), String> {
     calls("--duration", "--duration or --rate", args.load.rate, args.duration, 1.0)?;
     load(&args.load)?;
     policies(&[args.policy], &args.settings)
+}
+
+/// Policies of one sweep.
+const VARIANTS: usize = 64;
+
+/// Whether a simulation can be run, as far as that can be told without its files.
+pub(super) fn simulate(args: &SimulateArgs) -> Result<(), String> {
+    let variants = variants(args);
+    let mut names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(format!("two policies of the sweep are both '{}': name each once", pair[0]));
+    }
+    if names.len() > VARIANTS {
+        return Err(format!(
+            "a sweep of {} policies, and at most {VARIANTS} are tried: shorten a list",
+            names.len()
+        ));
+    }
+    variants.iter().try_for_each(|variant| {
+        policies(&[variant.policy], &variant.settings).map_err(|why| in_lists(&why))
+    })
+}
+
+/// The options of a sweep have the names of their lists.
+fn in_lists(why: &str) -> String {
+    ["--hedge-percentile", "--hedge-delay", "--stagger", "--budget"]
+        .iter()
+        .find_map(|option| why.strip_prefix(option).map(|rest| format!("{option}s{rest}")))
+        .unwrap_or_else(|| why.to_owned())
 }
 
 fn load(args: &LoadShape) -> Result<(), String> {

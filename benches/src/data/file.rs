@@ -68,6 +68,17 @@ pub enum DataError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A data file of other options, which a replica that runs by itself leaves alone.
+    #[error(
+        "{path} holds {size} of another --seed or --data-size; it stays as it is: give the options \
+         that it was made with, remove it, or name another with --file FILE"
+    )]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// How much it holds.
+        size: String,
+    },
     /// Another failure of the file system.
     #[error("cannot prepare {path}: {source}")]
     Io {
@@ -160,6 +171,19 @@ pub fn ensure_files(
             _ => replace(path, set, interrupt, progress).map(|()| Made::Written),
         })
         .collect()
+}
+
+/// Refuses a data file of this program that holds another set: it may be another replica's own.
+///
+/// # Errors
+/// [`DataError::Other`]; or what stands there is no data file at all.
+pub fn refuse_other(path: &Path, set: &DataSet) -> Result<(), DataError> {
+    match ours(path, set)? {
+        Found::Older(bytes) => {
+            Err(DataError::Other { path: path.to_owned(), size: show_size(bytes) })
+        }
+        Found::Wanted | Found::Nothing | Found::Foreign(_) => Ok(()),
+    }
 }
 
 /// What stands at `path`, if this program may replace it.
@@ -391,6 +415,19 @@ mod tests {
         check_room(folder.path(), &[older; 9], &set).expect("one at a time");
         check_room(folder.path(), &[Found::Wanted; 9], &set).expect("nothing to write");
         check_room(folder.path(), &[Found::Nothing; 9], &set).expect_err("nine times 40 %");
+    }
+
+    #[test]
+    fn a_replica_that_runs_by_itself_leaves_the_data_of_other_options_alone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("replica-0.dat");
+        refuse_other(&path, &SET).expect("nothing there");
+        ensure(&path, &SET).expect("writable");
+        refuse_other(&path, &SET).expect("the same data");
+        for other in [DataSet { seed: 8, ..SET }, DataSet { blocks: 200, ..SET }] {
+            let refused = refuse_other(&path, &other).expect_err("other data").to_string();
+            assert!(refused.contains("replica-0.dat") && refused.contains("--file"), "{refused}");
+        }
     }
 
     #[test]

@@ -28,9 +28,18 @@ pub trait Pausable: Send + Sync + 'static {
 /// Dropping it ends the plan at once and continues every replica that it had stopped.
 #[derive(Debug)]
 pub struct Injector {
-    thread: Option<JoinHandle<usize>>,
+    thread: Option<JoinHandle<Carried>>,
     /// Its disconnection is the request to end.
     running: Option<Sender<()>>,
+}
+
+/// What became of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Stalls that were begun.
+    pub begun: usize,
+    /// Stalls that were to begin, and whose replica could not be stopped.
+    pub failed: usize,
 }
 
 impl Injector {
@@ -40,27 +49,27 @@ impl Injector {
         let (running, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
             let mut stopped = Stopped { replicas: &*replicas, which: Vec::new() };
-            let mut carried_out = 0;
+            let mut carried = Carried::default();
             for step in &steps {
                 let wait = (start + step.at).saturating_duration_since(Instant::now());
                 match ended.recv_timeout(wait) {
-                    Err(RecvTimeoutError::Timeout) => carried_out += stopped.apply(step),
+                    Err(RecvTimeoutError::Timeout) => stopped.apply(step, &mut carried),
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
-            carried_out
+            carried
         });
         Injector { thread: Some(thread), running: Some(running) }
     }
 
-    /// Ends the plan now and says how many stalls were begun.
-    pub fn finish(mut self) -> usize {
+    /// Ends the plan now and says what became of it.
+    pub fn finish(mut self) -> Carried {
         self.join()
     }
 
-    fn join(&mut self) -> usize {
+    fn join(&mut self) -> Carried {
         drop(self.running.take());
-        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or(0)
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
 
@@ -77,19 +86,21 @@ struct Stopped<'a, P: Pausable> {
 }
 
 impl<P: Pausable> Stopped<'_, P> {
-    /// Carries out one step; 1 if it began a stall. A replica that has died meanwhile is passed
-    /// over: its death shows in the figures, and there is nothing left to stop.
-    fn apply(&mut self, step: &Step) -> usize {
+    /// Carries out one step. A replica that cannot be stopped, for one because it has died, is
+    /// counted and passed over.
+    fn apply(&mut self, step: &Step, carried: &mut Carried) {
         match step.action {
             Action::Stop => {
                 // Noted first: should the pause fail half-way, it is still undone.
                 self.which.push(step.replica);
-                usize::from(self.replicas.pause(step.replica).is_ok())
+                match self.replicas.pause(step.replica) {
+                    Ok(()) => carried.begun += 1,
+                    Err(_) => carried.failed += 1,
+                }
             }
             Action::Continue => {
                 self.which.retain(|&replica| replica != step.replica);
                 self.replicas.resume(step.replica).ok();
-                0
             }
         }
     }
@@ -156,9 +167,35 @@ mod tests {
         for _ in 0..2 * plan.stalls().len() {
             heard.recv_timeout(PATIENCE).expect("the plan goes on to its end");
         }
-        assert_eq!(injector.finish(), plan.stalls().len());
+        let whole = Carried { begun: plan.stalls().len(), failed: 0 };
+        assert_eq!(injector.finish(), whole);
         let expected: Vec<_> = plan.steps().iter().map(|s| (s.replica, s.action)).collect();
         assert_eq!(*notes.done.lock().expect("no holder panics"), expected);
+    }
+
+    /// A replica that has died.
+    struct Gone(Sender<()>);
+
+    impl Pausable for Gone {
+        fn pause(&self, _: usize) -> io::Result<()> {
+            self.0.send(()).ok();
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn resume(&self, _: usize) -> io::Result<()> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+
+    #[test]
+    fn a_replica_that_cannot_be_stopped_is_counted() {
+        let plan = plan(Duration::from_millis(1), Duration::from_millis(5));
+        let (tried, heard) = mpsc::channel();
+        let injector = Injector::start(&plan, Instant::now(), Arc::new(Gone(tried)));
+        for _ in plan.stalls() {
+            heard.recv_timeout(PATIENCE).expect("every stall is tried");
+        }
+        assert_eq!(injector.finish(), Carried { begun: 0, failed: plan.stalls().len() });
     }
 
     #[test]

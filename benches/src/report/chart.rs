@@ -4,6 +4,7 @@
 use core::fmt::Write;
 use core::time::Duration;
 
+use super::html::escape;
 use crate::stats::{Latencies, Quantile, Summary};
 use crate::units::show_duration;
 
@@ -34,8 +35,9 @@ pub(super) fn chart(summaries: &[Summary]) -> String {
     axes(&mut svg, &scale);
     let mut labels = Vec::new();
     for summary in &measured {
-        let end = curve(&mut svg, &scale, summary);
-        labels.push((end, summary.policy.as_str()));
+        let tint = tint(&summary.policy, &measured);
+        let end = curve(&mut svg, &scale, summary, &tint);
+        labels.push((end, summary.policy.as_str(), tint));
     }
     end_labels(&mut svg, labels);
     write!(
@@ -45,6 +47,17 @@ pub(super) fn chart(summaries: &[Summary]) -> String {
     )
     .expect(STRING);
     svg
+}
+
+/// How the file of a picture begins.
+pub(super) const PICTURE: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\"";
+
+/// The curves as a file of its own; None if no call was measured.
+pub(super) fn picture(summaries: &[Summary]) -> Option<String> {
+    let svg = chart(summaries);
+    let inner = svg.strip_prefix("<svg class=\"chart\"")?;
+    let (attributes, body) = inner.split_once('>')?;
+    Some(format!("{PICTURE}{attributes}><style>{}</style>{body}\n", super::html::STYLE))
 }
 
 /// The curves' points for the pointer's read-out, as a JSON array of
@@ -181,7 +194,7 @@ fn nines_label(nines: usize) -> String {
 
 /// Draws one policy: solid where 100 samples lie beyond, thin and dashed where fewer do. Returns
 /// the height at which it ends.
-fn curve(svg: &mut String, scale: &Scale, summary: &Summary) -> f64 {
+fn curve(svg: &mut String, scale: &Scale, summary: &Summary, tint: &str) -> f64 {
     let latency = summary.latency();
     let firm = latency.firm_share();
     let all = shares(latency);
@@ -199,7 +212,7 @@ fn curve(svg: &mut String, scale: &Scale, summary: &Summary) -> f64 {
     let class = class(&summary.policy);
     write!(
         svg,
-        "<g class=\"{class}\"><polyline class=\"loose\" points=\"{}\"/>\
+        "<g class=\"{class}\"{tint}><polyline class=\"loose\" points=\"{}\"/>\
          <polyline class=\"curve\" points=\"{}\"/>",
         line(&loose),
         line(&solid)
@@ -212,7 +225,7 @@ fn curve(svg: &mut String, scale: &Scale, summary: &Summary) -> f64 {
             "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\"><title>{} {}: {}</title></circle>",
             scale.x(nines(quantile.share())),
             scale.y(time),
-            class,
+            escape(&summary.policy),
             quantile.label(),
             show_duration(time)
         )
@@ -223,25 +236,49 @@ fn curve(svg: &mut String, scale: &Scale, summary: &Summary) -> f64 {
 }
 
 /// Names the curves at their right ends, moved apart where they end close together.
-fn end_labels(svg: &mut String, mut labels: Vec<(f64, &str)>) {
+fn end_labels(svg: &mut String, mut labels: Vec<(f64, &str, String)>) {
     const LINE: f64 = 17.0;
     labels.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut free = TOP;
-    for (y, policy) in labels {
+    for (y, policy, tint) in labels {
         let y = y.max(free);
         free = y + LINE;
         let class = class(policy);
         write!(
             svg,
-            "<text class=\"end {class}\" x=\"{}\" y=\"{:.1}\">{class}</text>",
+            "<text class=\"end {class}\"{tint} x=\"{}\" y=\"{:.1}\">{}</text>",
             WIDTH - RIGHT + 10.0,
-            y + 4.0
+            y + 4.0,
+            escape(policy)
         )
         .expect(STRING);
     }
 }
 
-/// A policy's class in the style sheet, which is also its name: letters and digits only.
+/// Tells the curves of one kind apart, where there are several: the first has the kind's colour,
+/// the others fade from it.
+fn tint(policy: &str, all: &[&Summary]) -> String {
+    let kin: Vec<&str> =
+        all.iter().map(|s| s.policy.as_str()).filter(|other| kind(other) == kind(policy)).collect();
+    match kin.iter().position(|other| *other == policy) {
+        Some(place) if place > 0 => {
+            let share = 100 - 65 * place / (kin.len() - 1);
+            let colour = kind(policy);
+            format!(" style=\"--own: color-mix(in srgb, var(--{colour}) {share}%, var(--panel))\"")
+        }
+        _ => String::new(),
+    }
+}
+
+/// The colour of a policy's kind in the style sheet.
+fn kind(policy: &str) -> &'static str {
+    let kinds =
+        [("tied-hedged", "other"), ("tied", "tied"), ("hedged", "hedged"), ("none", "none")];
+    kinds.iter().find(|(name, _)| policy.starts_with(name)).map_or("other", |(_, colour)| colour)
+}
+
+/// A policy's class in the style sheet, by which it gets the colour of its kind: its name, letters
+/// and digits only.
 pub(super) fn class(policy: &str) -> String {
     policy.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect()
 }
@@ -283,6 +320,25 @@ mod tests {
         // 36 000 calls: marks at p50, p90 and p99, none at p99.9.
         assert_eq!(svg.matches("<circle").count(), 9);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+
+    #[test]
+    fn the_picture_is_a_file_that_needs_nothing_else() {
+        let svg = picture(&sample::report().summaries()).expect("calls");
+        assert!(svg.starts_with(PICTURE) && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(svg.contains("<style>:root {") && svg.contains(".curve {"));
+        assert_eq!(picture(&[]), None);
+    }
+
+    #[test]
+    fn curves_of_one_kind_share_its_colour_and_can_be_told_apart() {
+        let mut report = sample::report();
+        for (rounds, name) in report.policies.iter_mut().zip(["tied", "tied-s0", "tied-s1ms"]) {
+            rounds.policy = name.into();
+        }
+        let svg = chart(&report.summaries());
+        assert!(svg.contains("<g class=\"tied\"><polyline"), "{svg}");
+        assert!(svg.contains("var(--tied) 68%") && svg.contains("var(--tied) 35%"), "{svg}");
     }
 
     #[test]

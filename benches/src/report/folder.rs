@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::chart::{self, PICTURE};
 use super::hlog::{self, EncodeError};
 use super::{Report, html, json};
 
@@ -43,11 +44,16 @@ pub enum ReportError {
     Json(#[from] serde_json::Error),
 }
 
-/// The files of a report, each with what its beginning has in it and no other file's is likely to.
-const FILES: [(&str, &str); 3] = [
-    ("results.json", "{\n  \"setup\": {\n    \"kernel\""),
-    ("latency.hlog", "#Values are nanoseconds; the maximum on each line is in milliseconds."),
-    ("report.html", "<title>Bowline: "),
+/// The files of a report, each with what its beginning has in it and no other file's is likely to;
+/// results begin with the machine, or with that there is none.
+const FILES: [(&str, &[&str]); 4] = [
+    (
+        "results.json",
+        &["{\n  \"setup\": {\n    \"kernel\"", "{\n  \"setup\": {\n    \"simulated\""],
+    ),
+    ("latency.hlog", &["#Values are nanoseconds; the maximum on each line is in milliseconds."]),
+    ("report.html", &["<title>Bowline: "]),
+    ("latency.svg", &[PICTURE]),
 ];
 
 impl Folder {
@@ -60,20 +66,22 @@ impl Folder {
         let refused = |source| ReportError::NotWritable { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(refused)?;
         let folder = Folder { path: path.to_owned() };
-        FILES.iter().try_for_each(|(name, mark)| folder.check(name, mark))?;
+        FILES.iter().try_for_each(|(name, marks)| folder.check(name, marks))?;
         let probe = path.join(format!(".probe-{}", std::process::id()));
         File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(refused)?;
         Ok(folder)
     }
 
-    /// Writes `report.html`, `results.json` and `latency.hlog`, in place of those of an earlier
-    /// run.
+    /// Writes `report.html`, `results.json`, `latency.hlog` and, if a call was measured,
+    /// `latency.svg`, in place of those of an earlier run.
     ///
     /// # Errors
     /// [`ReportError`].
     pub fn write(&self, report: &Report) -> Result<(), ReportError> {
         self.put("results.json", json::json(report)?.as_bytes())?;
         self.put("latency.hlog", &hlog::log(report)?)?;
+        let picture = chart::picture(&report.summaries());
+        picture.map(|svg| self.put("latency.svg", svg.as_bytes())).transpose()?;
         self.put("report.html", html::html(report).as_bytes())
     }
 
@@ -86,8 +94,8 @@ impl Folder {
     /// all, and never written through a link.
     fn put(&self, name: &str, bytes: &[u8]) -> Result<(), ReportError> {
         let path = self.file(name);
-        for (_, mark) in FILES.iter().filter(|(file, _)| *file == name) {
-            self.check(name, mark)?; // it may have come since the run began
+        for (_, marks) in FILES.iter().filter(|(file, _)| *file == name) {
+            self.check(name, marks)?; // it may have come since the run began
         }
         let partial = self.file(&format!(".{name}-{}", std::process::id()));
         let placed = File::create_new(&partial).and_then(|mut file| {
@@ -97,24 +105,25 @@ impl Folder {
         placed.map_err(|source| ReportError::NotWritable { path, source })
     }
 
-    /// Refuses anything but nothing, or a regular file with the mark of this program.
-    fn check(&self, name: &str, mark: &str) -> Result<(), ReportError> {
+    /// Refuses anything but nothing, or a regular file with a mark of this program.
+    fn check(&self, name: &str, marks: &[&str]) -> Result<(), ReportError> {
         let path = self.file(name);
         let ours = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(source) => return Err(ReportError::NotWritable { path, source }),
-            Ok(there) => there.is_file() && begins_with_mark(&path, mark),
+            Ok(there) => there.is_file() && begins_with_mark(&path, marks),
         };
         if ours { Ok(()) } else { Err(ReportError::Foreign { path }) }
     }
 }
 
-fn begins_with_mark(path: &Path, mark: &str) -> bool {
+fn begins_with_mark(path: &Path, marks: &[&str]) -> bool {
     /// More than stands before any mark.
     const BEGINNING: u64 = 1024;
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut bytes));
-    read.is_ok() && bytes.windows(mark.len()).any(|window| window == mark.as_bytes())
+    let text = String::from_utf8_lossy(&bytes);
+    read.is_ok() && marks.iter().any(|mark| text.contains(mark))
 }
 
 #[cfg(test)]
@@ -125,25 +134,25 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn a_report_is_three_files() {
+    fn a_report_is_four_files() {
         let parent = tempfile::tempdir().expect("a temporary folder");
         let folder = Folder::open(&parent.path().join("a/b")).expect("writable");
         folder.write(&sample::report()).expect("writable");
-        for name in ["report.html", "results.json", "latency.hlog"] {
+        for name in ["report.html", "results.json", "latency.hlog", "latency.svg"] {
             assert!(fs::metadata(folder.file(name)).expect("written").len() > 500, "{name}");
         }
         let names = fs::read_dir(parent.path().join("a/b")).expect("readable").count();
-        assert_eq!(names, 3, "the probe is gone");
+        assert_eq!(names, 4, "the probe is gone");
     }
 
     #[test]
     fn a_report_replaces_an_earlier_one() {
         let parent = tempfile::tempdir().expect("a temporary folder");
-        for _ in 0..2 {
+        for report in [sample::report(), sample::simulation(), sample::report()] {
             let folder = Folder::open(parent.path()).expect("writable, or a report of ours");
-            folder.write(&sample::report()).expect("writable");
+            folder.write(&report).expect("writable");
         }
-        assert_eq!(fs::read_dir(parent.path()).expect("readable").count(), 3);
+        assert_eq!(fs::read_dir(parent.path()).expect("readable").count(), 4);
     }
 
     #[test]

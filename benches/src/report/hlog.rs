@@ -66,6 +66,7 @@ fn intervals(report: &Report) -> Vec<Interval<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::{BASE64_STANDARD, Engine};
     use hdrhistogram::serialization::Deserializer;
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
@@ -80,7 +81,7 @@ mod tests {
         for entry in IntervalLogIterator::new(&text) {
             if let LogEntry::Interval(interval) = entry.expect("parses") {
                 let tag = interval.tag().expect("tagged").as_str().to_owned();
-                let bytes = base64_decode(interval.encoded_histogram());
+                let bytes = BASE64_STANDARD.decode(interval.encoded_histogram()).expect("base64");
                 let histogram: Histogram<u64> =
                     Deserializer::new().deserialize(&mut &bytes[..]).expect("decodes");
                 read.push((tag, histogram.len(), histogram.max()));
@@ -93,21 +94,5 @@ mod tests {
         assert_eq!(read, expected);
         assert_eq!(read.len(), 3 * 3 * 2);
         assert!(text.starts_with(b"#[Histogram log format version 1.3]"));
-    }
-
-    fn base64_decode(text: &str) -> Vec<u8> {
-        const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        let mut bytes = Vec::new();
-        let (mut bits, mut held) = (0u32, 0);
-        for digit in text.bytes().filter(|&byte| byte != b'=') {
-            let value = ALPHABET.iter().position(|&byte| byte == digit).expect("base64");
-            bits = bits << 6 | value as u32;
-            held += 6;
-            if held >= 8 {
-                held -= 8;
-                bytes.push((bits >> held) as u8);
-            }
-        }
-        bytes
     }
 }

@@ -7,11 +7,12 @@ use super::ratios::ratios_chart;
 use super::rows::rows;
 use super::table::show_spread;
 use super::utc::show_utc;
-use super::{BASELINE, Ratios, Report};
+use super::{BASELINE, Ratios, Report, SIMULATED};
+use crate::setup::Machine;
 use crate::stats::{Quantile, Summary};
 use crate::units::show_duration;
 
-const STYLE: &str = include_str!("style.css");
+pub(super) const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("pointer.js");
 const STRING: &str = "writing to a string cannot fail";
 
@@ -72,10 +73,26 @@ fn head(page: &mut String, report: &Report, summaries: &[Summary], ratios: &[Rat
         .expect(STRING);
     }
     page.push_str("</section>\n");
+    if report.machine().is_none() {
+        writeln!(page, "<p class=\"note\">{}</p>", escape(SIMULATED)).expect(STRING);
+    }
+    verdicts(page, report);
     if let Some(statement) = report.regime_statement() {
         let kind = if statement.contains("OUTSIDE") { "note bad" } else { "note good" };
         writeln!(page, "<p class=\"{kind}\">{}</p>", escape(&statement)).expect(STRING);
     }
+}
+
+fn verdicts(page: &mut String, report: &Report) {
+    let verdicts = report.verdicts();
+    if verdicts.is_empty() {
+        return;
+    }
+    page.push_str("<ul class=\"verdicts\">");
+    for verdict in verdicts {
+        write!(page, "<li>{}</li>", escape(&verdict)).expect(STRING);
+    }
+    page.push_str("</ul>\n");
 }
 
 /// The furthest percentile that every policy can answer for; the median if there is none.
@@ -139,7 +156,7 @@ fn figures(page: &mut String, report: &Report, summaries: &[Summary], ratios: &[
         write!(page, "<th>{}</th>", escape(&report.ratio_heading(ratios))).expect(STRING);
     }
     page.push_str("</tr></thead><tbody>");
-    for row in rows(summaries) {
+    for row in rows(summaries).into_iter().filter(|row| !row.is_empty()) {
         let (label, meaning) = (escape(row.label), escape(row.meaning));
         write!(page, "<tr><th title=\"{meaning}\">{label}</th>").expect(STRING);
         for cell in &row.cells {
@@ -166,21 +183,8 @@ fn figures(page: &mut String, report: &Report, summaries: &[Summary], ratios: &[
 }
 
 fn set_up(page: &mut String, report: &Report) {
-    let machine = &report.machine;
-    let virtual_machine = if machine.virtual_machine { ", virtual machine" } else { "" };
-    let build = if machine.optimized { "release" } else { "debug" };
-    let memory = format!("{} MiB", machine.memory_mib);
-    let cpu = format!("{} ({} cores usable{virtual_machine})", machine.cpu, machine.cores);
-    let program = format!("bowline {}, revision {}, {build}", machine.version, machine.revision);
-    let mut entries = vec![
-        ("program".to_owned(), program),
-        ("kernel".to_owned(), format!("Linux {} {}", machine.kernel, machine.arch)),
-        ("CPU".to_owned(), cpu),
-        ("governor".to_owned(), machine.governor.clone()),
-        ("clock source".to_owned(), machine.clock_source.clone()),
-        ("memory".to_owned(), memory),
-        ("seed".to_owned(), report.seed.to_string()),
-    ];
+    let mut entries = report.machine().map_or_else(Vec::new, machine_entries);
+    entries.push(("seed".to_owned(), report.seed.to_string()));
     entries.extend(report.parameters.iter().cloned());
     page.push_str("<section><h2>Set-up</h2><dl>");
     for (name, value) in entries {
@@ -190,8 +194,24 @@ fn set_up(page: &mut String, report: &Report) {
     page.push_str("</dl></section>\n");
 }
 
+fn machine_entries(machine: &Machine) -> Vec<(String, String)> {
+    let virtual_machine = if machine.virtual_machine { ", virtual machine" } else { "" };
+    let build = if machine.optimized { "release" } else { "debug" };
+    let memory = format!("{} MiB", machine.memory_mib);
+    let cpu = format!("{} ({} cores usable{virtual_machine})", machine.cpu, machine.cores);
+    let program = format!("bowline {}, revision {}, {build}", machine.version, machine.revision);
+    vec![
+        ("program".to_owned(), program),
+        ("kernel".to_owned(), format!("Linux {} {}", machine.kernel, machine.arch)),
+        ("CPU".to_owned(), cpu),
+        ("governor".to_owned(), machine.governor.clone()),
+        ("clock source".to_owned(), machine.clock_source.clone()),
+        ("memory".to_owned(), memory),
+    ]
+}
+
 /// Text as HTML, also within double-quoted attributes.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -208,7 +228,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sample;
+    use crate::report::{Origin, sample};
 
     #[test]
     fn the_page_needs_nothing_from_outside() {
@@ -244,7 +264,9 @@ mod tests {
     fn a_void_run_says_so() {
         let mut report = sample::report();
         assert!(!html(&report).contains("VOID"));
-        report.machine.optimized = false;
+        let mut debug = report.machine().expect("measured").clone();
+        debug.optimized = false;
+        report.origin = Origin::Measured(debug);
         assert!(html(&report).contains("VOID: this is a debug build"));
     }
 

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::{Ratios, Report};
 use crate::setup::Machine;
-use crate::stats::{Counters, Quantile, Spread, Summary, Validity};
+use crate::stats::{Counters, Quantile, Rounds, Spread, Summary, Validity};
 
 /// The file's text.
 ///
@@ -18,7 +18,8 @@ pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
     let summaries = report.summaries();
     let file = File {
         setup: Setup {
-            machine: &report.machine,
+            machine: report.machine(),
+            simulated: report.machine().is_none(),
             seed: report.seed,
             started_unix_s: report.started.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()),
             rounds: report.policies.iter().map(|p| p.slices.len()).max().unwrap_or(0),
@@ -26,9 +27,16 @@ pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
             ratios_void: !report.failures.is_empty(),
             failures: report.failures.clone(),
             warnings: report.warnings(),
+            verdicts: report.verdicts(),
             parameters: InOrder(report.parameters.clone()),
         },
-        policies: InOrder(summaries.iter().map(|s| (s.policy.clone(), policy(s))).collect()),
+        policies: InOrder(
+            summaries
+                .iter()
+                .zip(&report.policies)
+                .map(|(s, r)| (s.policy.clone(), policy(s, r)))
+                .collect(),
+        ),
         ratios: InOrder(report.ratios().into_iter().map(ratios).collect()),
     };
     serde_json::to_string_pretty(&file).map(|text| text + "\n")
@@ -44,7 +52,9 @@ struct File<'a> {
 #[derive(Serialize)]
 struct Setup<'a> {
     #[serde(flatten)]
-    machine: &'a Machine,
+    machine: Option<&'a Machine>,
+    /// The figures are a model's, and no machine is named.
+    simulated: bool,
     seed: u64,
     started_unix_s: u64,
     rounds: usize,
@@ -53,6 +63,7 @@ struct Setup<'a> {
     ratios_void: bool,
     failures: Vec<String>,
     warnings: Vec<String>,
+    verdicts: Vec<String>,
     parameters: InOrder<String>,
 }
 
@@ -90,6 +101,8 @@ struct PolicyFigures {
     lag_max_us: f64,
     /// Whether the generator's own lateness makes the latencies meaningless.
     void: bool,
+    /// The rounds, from 1, that are so by themselves.
+    void_rounds: Vec<usize>,
     counters: CounterFigures,
 }
 
@@ -121,7 +134,7 @@ struct SpreadFigures {
     max: f64,
 }
 
-fn policy(summary: &Summary) -> PolicyFigures {
+fn policy(summary: &Summary, rounds: &Rounds) -> PolicyFigures {
     let latency = |quantile| summary.latency().quantile(quantile).map(micros);
     let lag = |quantile| summary.lag().quantile(quantile).map(micros);
     PolicyFigures {
@@ -156,6 +169,7 @@ fn policy(summary: &Summary) -> PolicyFigures {
         lag_p99_us: lag(Quantile::P99),
         lag_max_us: micros(summary.lag().max()),
         void: summary.validity() != Validity::Valid,
+        void_rounds: rounds.void_rounds(),
         counters: counters(summary.counters()),
     }
 }

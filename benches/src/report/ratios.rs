@@ -4,6 +4,7 @@
 use core::fmt::Write;
 
 use super::chart::class;
+use super::html::escape;
 use super::table::show_spread;
 use super::{BASELINE, Ratios};
 use crate::stats::Spread;
@@ -85,12 +86,13 @@ fn row(
     write!(
         svg,
         "<g class=\"{class}\"><text class=\"row\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">\
-         {class} {quantile}</text>\
+         {} {quantile}</text>\
          <line class=\"range\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\"/>\
          <circle cx=\"{:.1}\" cy=\"{y}\" r=\"5\"/></g>\
          <text class=\"value\" x=\"{}\" y=\"{:.1}\">{}</text>",
         LEFT - 16.0,
         y + 4.0,
+        escape(policy),
         x(spread.min),
         x(spread.max),
         x(spread.median),

@@ -18,6 +18,13 @@ pub(super) struct Row {
     pub(super) quantile: Option<Quantile>,
 }
 
+impl Row {
+    /// Nothing is known of any policy.
+    pub(super) fn is_empty(&self) -> bool {
+        self.quantile.is_none() && self.cells.iter().all(|cell| cell == NO_VALUE)
+    }
+}
+
 /// Shown for a figure that the samples do not allow.
 pub(super) const NO_VALUE: &str = "-";
 

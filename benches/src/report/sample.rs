@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::{Duration as SystemDuration, SystemTime};
 
-use super::{Regime, Report};
+use super::{Origin, Regime, Report};
 use crate::random::Random;
 use crate::setup::Machine;
 use crate::stats::{CallEnd, Rounds, Slice};
@@ -11,7 +11,7 @@ use crate::stats::{CallEnd, Rounds, Slice};
 /// Three policies, three rounds of 12 000 calls: p99 has its samples, p99.9 has not.
 pub(crate) fn report() -> Report {
     Report {
-        machine: Machine {
+        origin: Origin::Measured(Machine {
             kernel: "6.1.0".into(),
             cpu: "A <fast> CPU & more".into(),
             cores: 2,
@@ -23,7 +23,7 @@ pub(crate) fn report() -> Report {
             revision: "0123456789ab",
             version: "0.1.0",
             optimized: true,
-        },
+        }),
         started: SystemTime::UNIX_EPOCH + SystemDuration::from_secs(1_700_000_000),
         seed: 1,
         parameters: vec![
@@ -55,6 +55,11 @@ pub(crate) fn report() -> Report {
         failures: Vec::new(),
         notes: Vec::new(),
     }
+}
+
+/// The same figures as if they had been simulated.
+pub(crate) fn simulation() -> Report {
+    Report { origin: Origin::Simulated, ..report() }
 }
 
 /// Rounds in which 4 % of the calls wait up to `stall_ms` more than their service time.

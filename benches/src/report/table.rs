@@ -16,7 +16,26 @@ pub fn table(report: &Report) -> String {
         line.extend(ratios.iter().map(|ratios| spread_of(ratios).unwrap_or_default()));
         lines.push(line);
     }
-    align(&lines)
+    lay_out(&lines)
+}
+
+/// What a sweep shows of each policy: as much as fits a line.
+const SWEPT: [&str; 7] =
+    ["p50", "p90", "p99", "p99.9", "executions/call", "hedge rate", "both started"];
+
+/// A sweep of many policies as text, a line for each, ending with a line break.
+pub fn sweep_table(report: &Report) -> String {
+    let all = rows(&report.summaries());
+    let shown: Vec<_> =
+        SWEPT.iter().filter_map(|label| all.iter().find(|row| row.label == *label)).collect();
+    let mut lines = vec![vec![String::new()]];
+    lines[0].extend(shown.iter().map(|row| row.label.to_owned()));
+    for (place, rounds) in report.policies.iter().enumerate() {
+        let mut line = vec![rounds.policy.clone()];
+        line.extend(shown.iter().map(|row| row.cells[place].clone()));
+        lines.push(line);
+    }
+    lay_out(&lines)
 }
 
 fn header(report: &Report, ratios: &[Ratios]) -> Vec<String> {
@@ -37,8 +56,9 @@ pub(super) fn show_spread(spread: &Spread) -> String {
     format!("{:.2} ({:.2}-{:.2})", spread.median, spread.min, spread.max)
 }
 
-/// Pads columns: the first to the right of its text, all others to the left.
-fn align(lines: &[Vec<String>]) -> String {
+/// Lines of cells as text, a line each. Pads columns: the first to the right of its text, all
+/// others to the left.
+pub fn lay_out(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
@@ -69,6 +89,18 @@ mod tests {
         }
         let header = text.lines().next().expect("a header");
         assert!(header.contains("tied / none"), "{header}");
+    }
+
+    #[test]
+    fn a_sweep_has_a_line_for_each_policy_and_fits_a_terminal() {
+        let text = sweep_table(&sample::simulation());
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][..5], ["p50", "p90", "p99", "p99.9", "executions/call"]);
+        assert_eq!([lines[1][0], lines[2][0], lines[3][0]], ["none", "hedged", "tied"]);
+        assert_eq!(lines[1][7], "-", "{text}");
+        assert_eq!(lines.len(), 4);
     }
 
     #[test]

@@ -22,6 +22,14 @@ impl Rounds {
         slices.for_each(|slice| all.merge(slice));
         Summary { policy: self.policy.clone(), all }
     }
+
+    /// The rounds, from 1, that are void by themselves. Merged with the others one may be lost in
+    /// their number; its ratios are not.
+    pub fn void_rounds(&self) -> Vec<usize> {
+        let void = |slice: &Slice| validity(slice) != Validity::Valid;
+        let numbered = (1..).zip(&self.slices);
+        numbered.filter(|(_, slice)| void(slice)).map(|(number, _)| number).collect()
+    }
 }
 
 /// One policy's figures over the whole run. Rates a second are over the time in which calls fell
@@ -170,19 +178,9 @@ impl Summary {
         self.per_call(counters.errors + counters.corrupt + counters.shed_calls)
     }
 
-    /// Whether the generator's lateness leaves the latencies meaningful: void where, at the
-    /// median or at p99, it exceeds a tenth of the latency there (and 100 us, which is what a
-    /// sleeping thread may take to wake).
+    /// Whether the generator's lateness leaves the latencies meaningful, over all rounds.
     pub fn validity(&self) -> Validity {
-        const WAKE: Duration = Duration::from_micros(100);
-        for quantile in [Quantile::P50, Quantile::P99] {
-            let lag = self.lag().at(quantile.share());
-            let latency = self.latency().at(quantile.share());
-            if lag > WAKE.max(latency / 10) {
-                return Validity::Void { quantile, lag, latency };
-            }
-        }
-        Validity::Valid
+        validity(&self.all)
     }
 
     fn per_call(&self, count: u64) -> Option<f64> {
@@ -193,6 +191,20 @@ impl Summary {
         let seconds = self.all.duration.as_secs_f64();
         (seconds > 0.0).then(|| count as f64 / seconds)
     }
+}
+
+/// Void where, at the median or at p99, the generator's lateness exceeds a tenth of the latency
+/// there (and 100 us, which is what a sleeping thread may take to wake).
+fn validity(slice: &Slice) -> Validity {
+    const WAKE: Duration = Duration::from_micros(100);
+    for quantile in [Quantile::P50, Quantile::P99] {
+        let lag = slice.lag.at(quantile.share());
+        let latency = slice.latency.at(quantile.share());
+        if lag > WAKE.max(latency / 10) {
+            return Validity::Void { quantile, lag, latency };
+        }
+    }
+    Validity::Valid
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {
@@ -239,6 +251,20 @@ mod tests {
         let calls = (0..1000).map(|n| if n % 33 == 0 { (9_000, 10_000) } else { (10, 1_000) });
         let late = summary(calls).validity();
         assert!(matches!(late, Validity::Void { quantile: Quantile::P99, .. }), "{late:?}");
+    }
+
+    #[test]
+    fn a_late_round_is_told_even_where_the_others_outnumber_it() {
+        let slice = |lag_us: u64| {
+            let mut slice = Slice::new(Duration::from_millis(50));
+            (0..1000).for_each(|_| slice.record(Duration::ZERO, us(lag_us), us(1000), CallEnd::Ok));
+            slice
+        };
+        let mut slices: Vec<Slice> = (0..120).map(|_| slice(10)).collect();
+        slices[6] = slice(300);
+        let rounds = Rounds { policy: "none".into(), slices };
+        assert_eq!(rounds.merged().validity(), Validity::Valid);
+        assert_eq!(rounds.void_rounds(), [7]);
     }
 
     #[test]

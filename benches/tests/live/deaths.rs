@@ -54,11 +54,25 @@ fn killing_the_comparison_leaves_no_replica_behind() {
 
 #[test]
 fn ctrl_c_ends_with_a_report_and_leaves_no_replica_behind() {
+    ends_with_a_report(Signal::INT);
+}
+
+#[test]
+fn the_end_of_the_terminal_ends_with_a_report_and_leaves_no_replica_behind() {
+    let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
+    // Under nohup the end of the terminal is nobody's business.
+    if u64::from_str_radix(ignored.trim(), 16).expect("a mask") & 1 == 0 {
+        ends_with_a_report(Signal::HUP);
+    }
+}
+
+fn ends_with_a_report(signal: Signal) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let line = "--rate 300 --rounds 1 --warmup 0 --data-size 1MiB --service 1ms --duration 60s";
     let mut comparison = Comparison::start(bowline(folder.path(), line));
     comparison.await_read();
-    comparison.signal(Signal::INT);
+    comparison.signal(signal);
     let status = comparison.child.wait().expect("a child");
     assert_eq!(status.code(), Some(130));
     comparison.await_end_of_all();

@@ -3,4 +3,5 @@
 mod command;
 mod deaths;
 mod errors;
+mod model;
 mod stat;

@@ -290,7 +290,7 @@ impl Client {
             env.failures.push(Failed { kind: error.kind, took: env.now - made.at });
         }
         match done.result {
-            Ok(()) if made.probe => {}
+            Ok(()) if made.probe => env.probes += 1,
             Ok(()) => {
                 env.latencies.push(env.now - made.at);
                 let second = |n| n > 0 && done.outcome.tied;

@@ -94,6 +94,8 @@ pub(crate) struct Env {
     pub(crate) latencies: Vec<Nanos>,
     /// The calls that failed.
     pub(crate) failures: Vec<Failed>,
+    /// Calls after all faults that succeeded.
+    pub(crate) probes: u64,
     /// Calls that the second of two tied copies answered.
     pub(crate) second_wins: u64,
 }

@@ -48,6 +48,8 @@ pub struct Report {
     pub latencies: Vec<Nanos>,
     /// The calls that failed, in the order of their ends.
     pub failures: Vec<Failed>,
+    /// Those last calls that succeeded, each with one copy.
+    pub probes: u64,
     /// Calls that the second of two tied copies answered.
     pub second_wins: u64,
     /// The counters of all clients that were alive at the end.

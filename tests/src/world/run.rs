@@ -95,6 +95,7 @@ impl World {
             frames: 0,
             latencies: Vec::new(),
             failures: Vec::new(),
+            probes: 0,
             second_wins: 0,
             scenario,
         };
@@ -188,13 +189,35 @@ impl World {
 
     /// Runs to the end, or to the first rule that is broken.
     pub fn run(mut self) -> Report {
+        self.advance(|_| true);
+        self.report()
+    }
+
+    /// Runs like [`World::run`], and asks now and then, with the number of calls that have ended,
+    /// whether to go on: None if not.
+    pub fn run_while(mut self, go_on: impl FnMut(u64) -> bool) -> Option<Report> {
+        self.advance(go_on).then(|| self.report())
+    }
+
+    /// False if it was not to go on.
+    fn advance(&mut self, mut go_on: impl FnMut(u64) -> bool) -> bool {
+        /// Events between two questions: some milliseconds.
+        const OFTEN: u64 = 1 << 12;
+        let mut events = 0_u64;
         while let Some((at, event)) = self.env.events.pop() {
             self.step(at, event);
             if self.env.book.broken().is_some() || self.is_over() {
                 break;
             }
+            events += 1;
+            if events.is_multiple_of(OFTEN) {
+                let ended = self.env.latencies.len() + self.env.failures.len();
+                if !go_on(ended as u64) {
+                    return false;
+                }
+            }
         }
-        self.report()
+        true
     }
 
     pub(super) fn step(&mut self, at: Nanos, event: Event) {
@@ -423,6 +446,7 @@ impl World {
             failed: env.book.failed,
             latencies: env.latencies,
             failures: env.failures,
+            probes: env.probes,
             second_wins: env.second_wins,
             clients,
             servers,
