@@ -78,7 +78,8 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         }
         made => made?,
     }
-    let running = start(&config, set, args)?;
+    let mut running = start(&config, set, args)?;
+    running.hear_signals()?;
     let said = print(format_args!(
         "replica {} serves {} ({}) at {}, with {} peers",
         config.replica,

@@ -335,7 +335,9 @@ impl Builder {
     ///
     /// [`ServeError`], if it can't begin.
     pub fn serve<S: Service + Clone + Send + Sync>(self, service: S) -> Result<(), ServeError> {
-        self.start(service)?.run_until_signal()
+        let mut running = self.start(service)?;
+        running.hear_signals()?;
+        running.run_until_signal()
     }
 
     /// Starts to serve, and returns when clients can connect. Each core gets a clone of the

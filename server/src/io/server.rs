@@ -19,6 +19,9 @@ use bowline_runtime::exposition::Exposition;
 use bowline_runtime::net::{ListenOptions, TcpListener};
 use bowline_runtime::{Handle, Metrics, RemoteHandle, Runtime, Stage, spawn_at};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
 use super::builder::{Builder, ServeError};
 use super::service::Service;
 use super::shell::{Inside, Parts, Shell};
@@ -78,6 +81,8 @@ pub struct Running {
     address: SocketAddr,
     ports: Vec<u16>,
     control: Control,
+    /// What is heard of signals, once they are.
+    signals: Option<Signals>,
     /// Ends before the threads do: it asks them.
     #[cfg(feature = "metrics")]
     exposition: Option<Exposition>,
@@ -131,12 +136,27 @@ impl Running {
     /// # Errors
     ///
     /// As [`Running::shut_down`]; also if signals can't be had.
-    pub fn run_until_signal(self) -> Result<(), ServeError> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
-        let mut signals =
-            signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Signals)?;
-        signals.forever().next();
+    pub fn run_until_signal(mut self) -> Result<(), ServeError> {
+        self.hear_signals()?;
+        if let Some(mut signals) = self.signals.take() {
+            signals.forever().next();
+        }
         self.shut_down(GRACE)
+    }
+
+    /// Hears SIGTERM and SIGINT from now on: so [`Running::run_until_signal`] returns for those, too,
+    /// that come before it is called. To be called before anybody is told that the server is there,
+    /// and could tell it to end.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Signals`], if signals can't be had.
+    pub fn hear_signals(&mut self) -> Result<(), ServeError> {
+        if self.signals.is_none() {
+            let signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Signals)?;
+            self.signals = Some(signals);
+        }
+        Ok(())
     }
 }
 
@@ -362,6 +382,7 @@ where
         address,
         ports,
         control,
+        signals: None,
         #[cfg(feature = "metrics")]
         exposition: None,
         threads,

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, exit};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bowline_protocol::{Method, MethodInfo, ReplicaId, ServiceInfo};
@@ -60,22 +61,26 @@ fn replica() {
     set_parent_process_death_signal(Some(Signal::KILL)).expect("a tie to the parent's life");
     let peers = (0..REPLICAS).filter(|&peer| peer != replica);
     let peers = peers.map(|peer| (ReplicaId(peer as u16), address(cluster, peer)));
-    let server = Server::builder()
+    let mut server = Server::builder()
         .replica(ReplicaId(replica as u16))
         .listen(address(cluster, replica))
         .peers(peers)
         .slots(2)
         .start(Reader)
         .expect("a server");
+    server.hear_signals().expect("signals");
+    let control = server.control().clone();
+    // SIGTERM ends it in good order, and with it the process.
+    drop(thread::spawn(move || exit(server.run_until_signal().is_err().into())));
     say("ready");
     for line in std::io::stdin().lock().lines() {
         match line.expect("a line").as_str() {
             "whole" => {
-                until_whole(server.control());
+                until_whole(&control);
                 say("whole");
             }
             "stats" => {
-                let stats = server.control().snapshot().copies.values();
+                let stats = control.snapshot().copies.values();
                 say(&stats.map(|value| value.to_string()).join(" "));
             }
             other => panic!("what is {other:?}?"),
@@ -148,6 +153,21 @@ impl Cluster {
         self.replicas[replica].process.wait().expect("it has been killed");
         self.replicas[replica] = launch(self.number, replica);
         (0..REPLICAS).for_each(|replica| self.until_whole(replica));
+    }
+
+    /// Tells a replica to end, sees that it does so in good order, and starts it again. Returns when it
+    /// is used again.
+    pub(crate) fn roll(&mut self, replica: usize) {
+        self.signal(replica, Signal::TERM);
+        let ended = self.replicas[replica].process.wait().expect("it was told to end");
+        assert_eq!(ended.code(), Some(0), "replica {replica} did not end in good order");
+        self.replicas[replica] = launch(self.number, replica);
+        (0..REPLICAS).for_each(|replica| self.until_whole(replica));
+        let end = Instant::now() + PATIENCE;
+        while self.stats(replica).replied == 0 {
+            assert!(Instant::now() < end, "replica {replica} is never used again");
+            thread::yield_now();
+        }
     }
 
     fn ask(&mut self, replica: usize, question: &str) -> String {

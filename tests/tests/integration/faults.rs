@@ -4,6 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use bowline_client::core::{Budget, BudgetConfig, Policy};
@@ -22,15 +25,14 @@ const AT_ONCE: u64 = 16;
 const CALLS: u64 = 800;
 
 fn config(addresses: [SocketAddr; REPLICAS]) -> Config {
+    config_with(Policy::tied(), addresses)
+}
+
+fn config_with(policy: Policy, addresses: [SocketAddr; REPLICAS]) -> Config {
     let replicas = (0..).zip(addresses).map(|(id, address)| Replica::new(id, address));
     let mut config = Config::new(replicas).method(
         READ,
-        MethodConfig {
-            policy: Policy::tied(),
-            idempotent: true,
-            deadline: PATIENCE,
-            ..Default::default()
-        },
+        MethodConfig { policy, idempotent: true, deadline: PATIENCE, ..Default::default() },
     );
     let budget =
         BudgetConfig { per_second: 0.0, fraction: 1.0, burst: 4096, outstanding: 4096, drain: 0.0 };
@@ -153,4 +155,56 @@ fn a_cut_connection_loses_no_tied_call() {
         assert!(counters.lost > 0, "the cut took copies with it: {counters:?}");
         settled(&mut cluster.borrow_mut(), 0..REPLICAS);
     });
+}
+
+/// One replica after the other is told to end, does so in good order and comes back, while calls fall
+/// due whether or not earlier ones have returned.
+fn a_rolling_restart_loses_no_call(policy: Policy) {
+    let mut cluster = Cluster::start();
+    let addresses = [0, 1, 2].map(|replica| cluster.address(replica));
+    let rolled = Arc::new(AtomicBool::new(false));
+    on_a_ring(async {
+        let client = Client::connect(config_with(policy, addresses)).await.expect("a client");
+        let (over, (rest, rested)) = (Arc::clone(&rolled), mpsc::channel::<()>());
+        // Replicas die with the thread that started them: it stays to the end.
+        let roller = thread::spawn(move || {
+            (0..REPLICAS).for_each(|replica| cluster.roll(replica));
+            over.store(true, Ordering::Release);
+            rested.recv().expect("all came to rest");
+            settled(&mut cluster, 0..REPLICAS);
+        });
+        let mut calls = Vec::new();
+        while !rolled.load(Ordering::Acquire) && !roller.is_finished() {
+            let (client, number) = (client.clone(), calls.len() as u64);
+            calls.push(spawn(async move {
+                let reply = client.call(READ, number.to_le_bytes()).await;
+                let reply = reply.unwrap_or_else(|failure| panic!("call {number}: {failure}"));
+                assert_eq!(&reply[..], number.to_be_bytes());
+            }));
+            sleep(Duration::from_millis(2)).await;
+        }
+        let made = calls.len() as u64;
+        for call in calls {
+            call.await.expect("every call succeeded");
+        }
+        at_rest(&client).await;
+        assert_eq!(client.counters().ok, made);
+        rest.send(()).expect("the roller waits");
+        roller.join().expect("all were restarted, and are at rest");
+    });
+}
+
+#[test]
+fn a_rolling_restart_loses_no_tied_call() {
+    a_rolling_restart_loses_no_call(Policy::tied());
+}
+
+#[test]
+fn a_rolling_restart_loses_no_hedged_call() {
+    a_rolling_restart_loses_no_call(Policy::hedged());
+}
+
+#[test]
+fn a_rolling_restart_loses_no_call_that_is_only_sent_again() {
+    a_rolling_restart_loses_no_call(Policy::None);
 }
