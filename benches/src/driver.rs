@@ -112,7 +112,7 @@ impl Driver for Live {
             slice.duration = sent_for;
             slice.cpu = cpu_of(cluster.as_deref()).saturating_sub(cpu_before);
             slice.losers.add_growth(&timed.losers, &seat.client.snapshot().histograms.losers);
-            let client = difference(&counted, &seat.client.counters());
+            let client = seat.client.counters().since(&counted);
             let mut served = Served::default();
             let mut silent = 0;
             for figures in before.iter().zip(&after) {
@@ -313,26 +313,6 @@ fn cpu_of(cluster: Option<&Cluster>) -> Duration {
     let replicas = cluster.map_or(0, |cluster| cluster.addresses().len());
     let used = |n| cluster.and_then(|cluster| cpu::used_by(cluster.process_id(n)));
     cpu::used_by_us() + (0..replicas).filter_map(used).sum::<Duration>()
-}
-
-/// What a client counted between two looks; only the sums that a turn uses.
-fn difference(before: &Counters, after: &Counters) -> Counters {
-    Counters {
-        calls: after.calls - before.calls,
-        attempts: after.attempts - before.attempts,
-        lost: after.lost - before.lost,
-        live: after.live,
-        tied: after.tied - before.tied,
-        untied: after.untied - before.untied,
-        both_started: after.both_started - before.both_started,
-        hedges: after.hedges - before.hedges,
-        executions: after.executions - before.executions,
-        withdrawn: after.withdrawn - before.withdrawn,
-        shed: after.shed - before.shed,
-        rejected: after.rejected - before.rejected,
-        denied: after.denied - before.denied,
-        ..Counters::default()
-    }
 }
 
 /// Extra copies that a policy wanted and that were not sent: of ties, of hedges, and of hedges

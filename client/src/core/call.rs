@@ -1,9 +1,11 @@
 //! A call and its copies, as data.
 
-use bowline_protocol::{Cause, Error, Executed, Method, OptionSet, Station, Tie};
+use bowline_protocol::{Cause, Error, Executed, Method, OptionSet, Station, Tie, TrafficClass};
 use bowline_time::{Instant, TimerKey};
 
+use super::methods::Kind;
 use super::outcome::End;
+use super::replicas::Wanted;
 
 /// How many copies a call may have over its life. A copy's number is its place, so a frame finds
 /// its copy in two steps; and no call can be sent around for ever.
@@ -32,6 +34,8 @@ pub(crate) struct Copied {
     pub(crate) cause: Cause,
     /// The replica's place in the table.
     pub(crate) replica: u16,
+    /// The place of its latency in the table.
+    pub(crate) class: u16,
     /// One of the tied pair, which are always 0 and 1.
     pub(crate) tied: bool,
     /// The replica did not serve the call: it is not asked again.
@@ -53,6 +57,7 @@ impl Copied {
         state: State::Ended(End::Unsent),
         cause: Cause::First,
         replica: 0,
+        class: 0,
         tied: false,
         failed: false,
         executed: false,
@@ -98,7 +103,9 @@ pub(crate) struct Call<P> {
     pub(crate) payload: Option<P>,
     pub(crate) size: u32,
     pub(crate) method: Method,
-    /// The method's place in the table of latencies.
+    /// Which calls it is like, and the place of those in the table of latencies: of its first
+    /// copy, that is; the others may be farther.
+    pub(crate) kind: Kind,
     pub(crate) class: u16,
     /// The name of its policy, and what that stood for when the call began.
     pub(crate) name: u16,
@@ -151,6 +158,7 @@ impl<P> Call<P> {
             payload: None,
             size: 0,
             method: Method(0),
+            kind: Kind::new(Method(0), TrafficClass(0), 0, 0),
             class: 0,
             name: 0,
             policy: 0,
@@ -180,6 +188,10 @@ impl<P> Call<P> {
             pair: None,
             copies: [Copied::UNUSED; MAX_ATTEMPTS],
         }
+    }
+
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted { size: self.size, method: self.method, key: self.shard_key }
     }
 
     pub(crate) fn copies(&self) -> &[Copied] {

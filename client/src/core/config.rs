@@ -2,7 +2,10 @@ use core::fmt::Display;
 use core::time::Duration;
 use std::sync::Arc;
 
+use bowline_protocol::Label;
+
 use super::budget::{Budget, BudgetConfig};
+use super::health::EjectConfig;
 use super::pick::PickRule;
 use super::switch::Switch;
 
@@ -60,10 +63,21 @@ pub struct Config {
     pub pick: PickRule,
     /// How long a replica's report of its load counts. Up to 1 h; zero ignores the reports.
     pub load_lifetime: Duration,
+    /// When a replica is left alone; None: never.
+    pub eject: Option<EjectConfig>,
+    /// For how long a replica that was just connected is spared most calls, ever fewer of them, if
+    /// others can serve them: its caches are cold. It starts with an eighth of its share. Up to
+    /// 1 h; zero: not at all.
+    pub warm_up: Duration,
     /// How far back the latency estimate looks. 10 ms to 1 h.
     pub latency_window: Duration,
-    /// How many methods have an estimate of their own; those beyond share one. 1 to 1024.
+    /// How many kinds of calls have an estimate of their own; those beyond share one. Calls are of
+    /// one kind that agree in method, class, size of payload (up to 4 KiB, 64 KiB, 1 MiB, more),
+    /// distance of the replica and, if it is one of `labels`, label. 1 to 1024.
     pub max_methods: u16,
+    /// Labels whose calls have estimates of their own (a cache hit expected, a large tenant). Up to
+    /// 15.
+    pub labels: Vec<Label>,
     /// What pays for extra copies. Shared by all cores of a client.
     pub budget: Arc<Budget>,
     /// Whether extra copies may be sent at all. Shared by all cores of a client.
@@ -106,7 +120,8 @@ impl RetryConfig {
 
 impl Default for Config {
     /// 65 536 calls, payloads of 1 MiB, no reserve beyond the round trip, 10 s of watching and of
-    /// latencies, a second of patience, no retries, reports of load good for 100 ms, 32 methods, and a budget of its own.
+    /// latencies, a second of patience, no retries, reports of load good for
+    /// 100 ms, 32 kinds of calls, and a budget of its own; replicas are ejected, and not warmed up.
     fn default() -> Self {
         Config {
             max_calls: 1 << 16,
@@ -117,8 +132,11 @@ impl Default for Config {
             retry: None,
             pick: PickRule::PowerOfTwo,
             load_lifetime: Duration::from_millis(100),
+            eject: Some(EjectConfig::default()),
+            warm_up: Duration::ZERO,
             latency_window: Duration::from_secs(10),
             max_methods: 32,
+            labels: Vec::new(),
             budget: Arc::new(Budget::of_valid(BudgetConfig::default())),
             switch: Arc::default(),
             seed: 0,
@@ -139,6 +157,10 @@ impl Config {
         check_span("patience", self.patience, self.patience <= hour, "up to 1 h")?;
         self.retry.map_or(Ok(()), |retry| retry.validate())?;
         check_span("load_lifetime", self.load_lifetime, self.load_lifetime <= hour, "up to 1 h")?;
+        self.eject.map_or(Ok(()), |eject| eject.validate())?;
+        check_span("warm_up", self.warm_up, self.warm_up <= hour, "up to 1 h")?;
+        let labels = self.labels.len();
+        check("labels", format_args!("{labels} long"), labels <= 15, "up to 15 long")?;
         let window = self.latency_window;
         let held = window >= Duration::from_millis(10) && window <= hour;
         check_span("latency_window", window, held, "10 ms to 1 h")?;

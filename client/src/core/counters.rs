@@ -62,6 +62,10 @@ pub struct Counters {
     /// Of those: without a token, after a connection broke with the bucket empty.
     pub uncharged: u64,
 
+    /// How often a replica was ejected, for failures in a row or a probe that failed.
+    pub ejected: u64,
+    /// How often one was readmitted.
+    pub readmitted: u64,
     /// Calls that were tried again after every replica had refused them.
     pub retries: u64,
 
@@ -141,6 +145,21 @@ pub struct Denied {
     pub killed: u64,
 }
 
+impl core::ops::Sub for SwitchedOff {
+    type Output = SwitchedOff;
+
+    /// What switched it off since `earlier`.
+    fn sub(self, earlier: SwitchedOff) -> SwitchedOff {
+        SwitchedOff {
+            pushback: self.pushback - earlier.pushback,
+            errors: self.errors - earlier.errors,
+            queued: self.queued - earlier.queued,
+            no_wins: self.no_wins - earlier.no_wins,
+            excess: self.excess - earlier.excess,
+        }
+    }
+}
+
 impl core::ops::Sub for Denied {
     type Output = Denied;
 
@@ -166,6 +185,48 @@ impl core::ops::Sub for Denied {
 }
 
 impl Counters {
+    /// What happened since `earlier`; what is live or waits is as it is now.
+    #[must_use]
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            calls: self.calls - earlier.calls,
+            ok: self.ok - earlier.ok,
+            failed: self.failed - earlier.failed,
+            deadline_missed: self.deadline_missed - earlier.deadline_missed,
+            cancelled: self.cancelled - earlier.cancelled,
+            waiting: self.waiting,
+            stranded: self.stranded - earlier.stranded,
+            refused: self.refused - earlier.refused,
+            attempts: self.attempts - earlier.attempts,
+            replied: self.replied - earlier.replied,
+            aborted: self.aborted - earlier.aborted,
+            withdrawn: self.withdrawn - earlier.withdrawn,
+            shed: self.shed - earlier.shed,
+            rejected: self.rejected - earlier.rejected,
+            lost: self.lost - earlier.lost,
+            unwatched: self.unwatched - earlier.unwatched,
+            live: self.live,
+            tied: self.tied - earlier.tied,
+            untied: self.untied - earlier.untied,
+            relayed: self.relayed - earlier.relayed,
+            both_started: self.both_started - earlier.both_started,
+            hedges: self.hedges - earlier.hedges,
+            hedge_wins: self.hedge_wins - earlier.hedge_wins,
+            redispatches: self.redispatches - earlier.redispatches,
+            uncharged: self.uncharged - earlier.uncharged,
+            ejected: self.ejected - earlier.ejected,
+            readmitted: self.readmitted - earlier.readmitted,
+            retries: self.retries - earlier.retries,
+            executions: self.executions - earlier.executions,
+            wasted: self.wasted - earlier.wasted,
+            errors: self.errors - earlier.errors,
+            stray: self.stray - earlier.stray,
+            denied: self.denied - earlier.denied,
+            switched_off: self.switched_off - earlier.switched_off,
+            switched_on: self.switched_on - earlier.switched_on,
+        }
+    }
+
     /// Whether the sums hold that must.
     pub const fn reconcile(&self) -> bool {
         let ended = self.replied + self.aborted + self.withdrawn + self.shed + self.rejected;

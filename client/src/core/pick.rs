@@ -2,7 +2,6 @@
 
 use core::time::Duration;
 
-use bowline_protocol::ReplicaId;
 use bowline_time::Instant;
 
 use super::random::Random;
@@ -15,6 +14,10 @@ pub enum PickRule {
     /// randomized load balancing, 2001).
     #[default]
     PowerOfTwo,
+    /// Of two drawn at random the faster one, unless that has more in flight than most replicas
+    /// have: then the one with less (Wydrowski and others: Load is not what you should balance,
+    /// 2024). For replicas that are unlike, or slow in turn.
+    HotCold,
     /// One after the other.
     RoundRobin,
     /// The first in the order in which they were added.
@@ -44,11 +47,48 @@ pub(crate) struct Picker {
     lifetime: Duration,
     random: Random,
     turn: u16,
+    warm_up: Duration,
+    hot: Hot,
+}
+
+/// What is much to have in flight, as replicas report it.
+#[derive(Debug)]
+struct Hot {
+    reports: [u32; REPORTS],
+    count: usize,
+    /// More than this is much.
+    above: u32,
+}
+
+/// So many reports decide what is much; half of them are new each time.
+const REPORTS: usize = 64;
+/// The share of reports that are not much: the median of what that paper recommends.
+const COLD: f64 = 0.84;
+
+impl Hot {
+    fn report(&mut self, in_flight: u32) {
+        self.reports[self.count % REPORTS] = in_flight;
+        self.count += 1;
+        if self.count.is_multiple_of(REPORTS / 2) {
+            let mut sorted = self.reports;
+            let known = &mut sorted[..self.count.min(REPORTS)];
+            known.sort_unstable();
+            self.above = known[(known.len() as f64 * COLD) as usize];
+        }
+    }
 }
 
 impl Picker {
-    pub(crate) fn new(rule: PickRule, lifetime: Duration, seed: u64) -> Picker {
-        Picker { rule, lifetime, random: Random::new(seed), turn: 0 }
+    pub(crate) fn new(rule: PickRule, lifetime: Duration, warm_up: Duration, seed: u64) -> Picker {
+        let hot = Hot { reports: [0; REPORTS], count: 0, above: u32::MAX };
+        Picker { rule, lifetime, random: Random::new(seed), turn: 0, warm_up, hot }
+    }
+
+    /// A replica reported so much in flight.
+    pub(crate) fn report(&mut self, in_flight: u32) {
+        if self.rule == PickRule::HotCold {
+            self.hot.report(in_flight);
+        }
     }
 
     /// The place of the replica to ask. One that asked to be spared is worse than any that did
@@ -66,7 +106,11 @@ impl Picker {
         let mut highest = 0;
         for (place, replica) in replicas.iter().filter(|(_, replica)| replica.is_open()) {
             let Some(rank) = rank(place, replica) else { continue };
-            let rank = u16::from(rank) + if now < replica.spare_until { 1 << 8 } else { 0 };
+            let warming = !matches!(order, Order::Key(_)) && self.is_spared(replica, now);
+            let rank = u16::from(replica.health.is_out(now)) << 10
+                | u16::from(now < replica.spare_until) << 9
+                | u16::from(rank) << 1
+                | u16::from(warming);
             if rank > best {
                 continue;
             }
@@ -75,7 +119,7 @@ impl Picker {
             }
             match order {
                 Order::Key(key) => {
-                    let weight = weight(key, replica.id);
+                    let weight = weight(key, replica);
                     if found == 0 || weight > highest {
                         (drawn[0], highest) = (place, weight);
                     }
@@ -87,7 +131,9 @@ impl Picker {
         match (self.rule, found) {
             (_, 0) => None,
             _ if matches!(order, Order::Key(_)) => Some(drawn[0]),
-            (PickRule::PowerOfTwo, 2..) => Some(self.lighter(replicas, drawn, now)),
+            (PickRule::PowerOfTwo | PickRule::HotCold, 2..) => {
+                Some(self.better(replicas, drawn, now))
+            }
             (PickRule::RoundRobin, _) if order == Order::First => {
                 self.turn = drawn[0] + 1;
                 Some(drawn[0])
@@ -106,8 +152,8 @@ impl Picker {
         match self.rule {
             // Two at random out of a stream of unknown length (Vitter's reservoir), of which
             // neither place is the better one.
-            PickRule::PowerOfTwo if found < 2 => drawn[found as usize] = place,
-            PickRule::PowerOfTwo => {
+            PickRule::PowerOfTwo | PickRule::HotCold if found < 2 => drawn[found as usize] = place,
+            PickRule::PowerOfTwo | PickRule::HotCold => {
                 let at = self.random.below(found + 1);
                 if at < 2 {
                     drawn[at as usize] = place;
@@ -122,27 +168,61 @@ impl Picker {
         }
     }
 
-    fn lighter(&mut self, replicas: &Replicas, [one, two]: [u16; 2], now: Instant) -> u16 {
-        let score = |place| replicas.get(place).score(self.lifetime, now);
-        match score(one).cmp(&score(two)) {
+    /// It was connected a moment ago, and this call is not of the share that it has by now.
+    fn is_spared(&mut self, replica: &Replica, now: Instant) -> bool {
+        if self.warm_up.is_zero() {
+            return false;
+        }
+        let warm = replica.warm_since.map_or(Duration::ZERO, |since| now - since);
+        if warm >= self.warm_up {
+            return false;
+        }
+        let share = (warm.as_nanos() * 1024 / self.warm_up.as_nanos()) as u32;
+        self.random.below(1024) >= share.max(1024 / 8)
+    }
+
+    fn better(&mut self, replicas: &Replicas, [one, two]: [u16; 2], now: Instant) -> u16 {
+        let order = match self.rule {
+            PickRule::HotCold => {
+                let of = |place| self.heat(replicas.get(place), now);
+                of(one).partial_cmp(&of(two)).unwrap_or(core::cmp::Ordering::Equal)
+            }
+            _ => {
+                let [one, two] = [one, two].map(|place| replicas.get(place));
+                let score = |it: &Replica| it.score(self.lifetime, now) + 1;
+                // The more to do for its weight; as fractions over each other's.
+                let [light, heavy] = [one, two].map(|it| u32::from(it.placement.weight));
+                (score(one) * heavy).cmp(&(score(two) * light))
+            }
+        };
+        match order {
             core::cmp::Ordering::Less => one,
             core::cmp::Ordering::Greater => two,
             core::cmp::Ordering::Equal => [one, two][self.random.below(2) as usize],
         }
     }
+
+    /// Hot ones by what they have in flight, after all cold ones by how slow they are.
+    fn heat(&self, replica: &Replica, now: Instant) -> (bool, f64) {
+        let in_flight = replica.in_flight_there(self.lifetime, now);
+        let hot = in_flight > self.hot.above;
+        (hot, if hot { f64::from(in_flight) } else { replica.slowness })
+    }
 }
 
 /// Of those that may be asked, a key goes to the replica for which this is highest (Thaler,
 /// Ravishankar: Using name-based mappings to increase hit rates, 1998): one that comes or goes
-/// moves no key between the others.
-const fn weight(key: u64, id: ReplicaId) -> u64 {
-    let mixed = Random::new(key).next();
-    Random::new(mixed ^ id.0 as u64).next()
+/// moves no key between the others. A replica of more weight draws more often.
+fn weight(key: u64, replica: &Replica) -> u64 {
+    let mut draws = Random::new(Random::new(key).next() ^ u64::from(replica.id.0));
+    (0..replica.placement.weight).map(|_| draws.next()).max().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
-    use bowline_protocol::{Load, Station};
+    use bowline_protocol::{Load, ReplicaId, Station};
+
+    use crate::core::placement::Placement;
 
     use super::*;
 
@@ -164,7 +244,7 @@ mod tests {
         replicas: &Replicas,
         rank: impl Fn(u16, &Replica) -> Rank,
     ) -> [u32; 4] {
-        let mut picker = Picker::new(rule, LIFETIME, 9);
+        let mut picker = Picker::new(rule, LIFETIME, Duration::ZERO, 9);
         let mut shares = [0; 4];
         for _ in 0..4000 {
             if let Some(place) = picker.pick(replicas, NOW, Order::First, &rank) {
@@ -227,7 +307,7 @@ mod tests {
     #[test]
     fn second_copies_do_not_move_the_turn() {
         let three = replicas(3);
-        let mut picker = Picker::new(PickRule::RoundRobin, LIFETIME, 9);
+        let mut picker = Picker::new(PickRule::RoundRobin, LIFETIME, Duration::ZERO, 9);
         let mut pairs = Vec::new();
         for _ in 0..6 {
             let first = picker.pick(&three, NOW, Order::First, |_, _| Some(0)).unwrap();
@@ -240,7 +320,7 @@ mod tests {
     #[test]
     fn a_key_has_an_order_of_the_replicas_which_others_do_not_disturb() {
         let mut four = replicas(4);
-        let mut picker = Picker::new(PickRule::RoundRobin, LIFETIME, 9);
+        let mut picker = Picker::new(PickRule::RoundRobin, LIFETIME, Duration::ZERO, 9);
         let keys = 0..4000;
         let firsts: Vec<u16> = keys
             .clone()
@@ -250,7 +330,7 @@ mod tests {
             let share = firsts.iter().filter(|&&first| first == replica).count();
             assert!((900..1100).contains(&share), "{share}");
         }
-        let mut others = Picker::new(PickRule::PowerOfTwo, LIFETIME, 1);
+        let mut others = Picker::new(PickRule::PowerOfTwo, LIFETIME, Duration::ZERO, 1);
         four.get_mut(2).station = None;
         for (key, &first) in keys.zip(&firsts) {
             let now = others.pick(&four, NOW, Order::Key(key), |_, _| Some(0)).unwrap();
@@ -262,12 +342,107 @@ mod tests {
     fn the_same_seed_gives_the_same_picks() {
         let four = replicas(4);
         let picks = |seed| {
-            let mut picker = Picker::new(PickRule::PowerOfTwo, LIFETIME, seed);
+            let mut picker = Picker::new(PickRule::PowerOfTwo, LIFETIME, Duration::ZERO, seed);
             (0..50)
                 .map(|_| picker.pick(&four, NOW, Order::First, |_, _| Some(0)))
                 .collect::<Vec<_>>()
         };
         assert_eq!(picks(1), picks(1));
         assert_ne!(picks(1), picks(2));
+    }
+
+    fn placed(weights: &[u8]) -> Replicas {
+        let mut replicas = replicas(weights.len() as u16);
+        for (id, &weight) in (0..).zip(weights) {
+            replicas.place(ReplicaId(id), Placement { weight, ..Placement::default() });
+        }
+        replicas
+    }
+
+    #[test]
+    fn a_key_falls_to_replicas_in_proportion_to_their_weights() {
+        let three = placed(&[1, 2, 5]);
+        let mut picker = Picker::new(PickRule::First, LIFETIME, Duration::ZERO, 9);
+        let mut shares = [0; 3];
+        for key in 0..8000 {
+            let place = picker.pick(&three, NOW, Order::Key(key), |_, _| Some(0)).unwrap();
+            shares[usize::from(place)] += 1;
+        }
+        for (share, expected) in shares.into_iter().zip([1000, 2000, 5000]) {
+            assert!((expected * 9 / 10..expected * 11 / 10).contains(&share), "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn a_heavier_replica_has_as_much_more_in_flight() {
+        let mut two = placed(&[1, 3]);
+        let mut picker = Picker::new(PickRule::PowerOfTwo, LIFETIME, Duration::ZERO, 9);
+        for _ in 0..400 {
+            let place = picker.pick(&two, NOW, Order::First, |_, _| Some(0)).unwrap();
+            two.get_mut(place).in_flight += 1;
+        }
+        let in_flight = [0, 1].map(|place| two.get(place).in_flight);
+        assert!((98..=102).contains(&in_flight[0]), "{in_flight:?}");
+    }
+
+    #[test]
+    fn a_replica_that_is_new_warms_up_to_its_share_and_is_neither_flooded_nor_forgotten() {
+        let warm_up = Duration::from_secs(1);
+        let mut two = replicas(2);
+        two.get_mut(0).warm_since = Some(NOW - warm_up);
+        let share = |two: &Replicas| {
+            let mut picker = Picker::new(PickRule::PowerOfTwo, LIFETIME, warm_up, 9);
+            let picks = (0..4000).map(|_| picker.pick(two, NOW, Order::First, |_, _| Some(0)));
+            picks.filter(|&place| place == Some(1)).count()
+        };
+        // Half of what it is drawn for is its own without a warm-up.
+        assert!((150..350).contains(&share(&two)), "an eighth of a half: {}", share(&two));
+        two.get_mut(1).warm_since = Some(NOW - warm_up / 2);
+        assert!((850..1150).contains(&share(&two)), "half of a half: {}", share(&two));
+        two.get_mut(1).warm_since = Some(NOW - warm_up);
+        assert!((1850..2150).contains(&share(&two)), "{}", share(&two));
+        two.get_mut(1).warm_since = None;
+        two.get_mut(0).station = None;
+        assert_eq!(share(&two), 4000, "there is no other");
+    }
+
+    #[test]
+    fn an_ejected_replica_is_asked_only_if_there_is_no_other_not_even_a_busy_one() {
+        let mut two = replicas(2);
+        two.get_mut(1).spare_until = NOW + LIFETIME;
+        let rule = crate::core::EjectConfig { after: 1, ..Default::default() };
+        assert!(two.get_mut(0).health.failed(&rule, NOW));
+        assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0)), [0, 4000, 0, 0]);
+        two.get_mut(1).station = None;
+        assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0)), [4000, 0, 0, 0]);
+    }
+
+    #[test]
+    fn cold_replicas_are_taken_by_their_speed_and_hot_ones_by_what_they_have_to_do() {
+        let mut two = replicas(2);
+        two.get_mut(0).slowness = 2.0;
+        let mut picker = Picker::new(PickRule::HotCold, LIFETIME, Duration::ZERO, 9);
+        for report in (0..100).map(|n| n % 10) {
+            picker.report(report);
+        }
+        let mut pick = |two: &Replicas| picker.pick(two, NOW, Order::First, |_, _| Some(0));
+        two.get_mut(1).heard(Load { running: 8, queued: 0, wait: Duration::ZERO }, NOW);
+        assert_eq!(pick(&two), Some(1), "it is faster, and eight are not much");
+        two.get_mut(1).heard(Load { running: 8, queued: 4, wait: Duration::ZERO }, NOW);
+        assert_eq!(pick(&two), Some(0), "twelve are");
+        two.get_mut(0).in_flight = 30;
+        assert_eq!(pick(&two), Some(1), "and thirty are more");
+    }
+
+    #[test]
+    fn a_report_that_was_gone_by_too_often_is_as_good_as_none() {
+        let mut replica = replicas(1);
+        let replica = replica.get_mut(0);
+        replica.heard(Load { running: 8, queued: 0, wait: Duration::ZERO }, NOW);
+        for _ in 0..32 {
+            assert_eq!(replica.in_flight_there(LIFETIME, NOW), 8);
+            replica.uses -= 1;
+        }
+        assert_eq!(replica.in_flight_there(LIFETIME, NOW), 0);
     }
 }

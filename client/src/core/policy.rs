@@ -68,6 +68,10 @@ pub struct Percentile {
     pub least_samples: u64,
     /// The factor by which the delay may grow or shrink in a second. Above 1, up to 1000.
     pub change_per_second: f64,
+    /// The factor by which the delay may lie above what it was while all was well, which follows a
+    /// rise by a factor of 2 in ten minutes. So no incident raises the delay without bound, and a
+    /// shift that stays is learned. 1 to 1000.
+    pub max_rise: f64,
 }
 
 /// How tied copies are sent.
@@ -113,7 +117,7 @@ impl Default for HedgePolicy {
 
 impl Default for Percentile {
     /// The 95th, within 100 us and 1 s, after 100 samples, with no hedge before, and at most
-    /// twice (or half) in a second.
+    /// twice (or half) in a second, and four times what it was while all was well.
     fn default() -> Self {
         Percentile {
             quantile: 0.95,
@@ -122,6 +126,7 @@ impl Default for Percentile {
             fallback: None,
             least_samples: 100,
             change_per_second: 2.0,
+            max_rise: 4.0,
         }
     }
 }
@@ -215,6 +220,8 @@ impl Percentile {
         let change = self.change_per_second;
         let held = change > 1.0 && change <= 1000.0;
         check("hedge.change_per_second", change, held, "above 1 and up to 1000")?;
+        let rise = self.max_rise;
+        check("hedge.max_rise", rise, (1.0..=1000.0).contains(&rise), "1 to 1000")?;
         let fallback = self.fallback.unwrap_or(self.max);
         check_span("hedge.fallback", fallback, fallback <= MINUTE, "up to 60 s")
     }

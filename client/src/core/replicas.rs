@@ -6,16 +6,43 @@ use bowline_protocol::{Load, Method, ReplicaId, Station};
 use bowline_time::Instant;
 
 use super::call::NIL;
+use super::health::Health;
+use super::pick::Order;
+use super::placement::Placement;
 
 /// No such replica.
 const UNKNOWN: u16 = u16::MAX;
+
+/// How often a report of load is gone by: each of its replies brings a new one, so that only bursts
+/// between two of them meet this.
+const USES: u8 = 32;
+/// By how much of itself an answer moves a replica's slowness.
+const STEP: f64 = 1.0 / 16.0;
+/// Hedges are not sent to a replica that takes so many times as long as others.
+const SLOW: f64 = 3.0;
+/// Slowness is not followed beyond this, so that it comes back in fewer than a hundred answers.
+const SLOWEST: f64 = 64.0;
+
+/// What a replica must serve to be asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) size: u32,
+    pub(crate) method: Method,
+    pub(crate) key: Option<u64>,
+}
 
 /// One replica.
 #[derive(Debug)]
 pub(crate) struct Replica {
     pub(crate) id: ReplicaId,
-    /// Replicas of one domain fail together.
-    pub(crate) domain: u32,
+    pub(crate) placement: Placement,
+    pub(crate) health: Health,
+    /// When the first copy went to it since it was connected.
+    pub(crate) warm_since: Option<Instant>,
+    /// What its answers take, as a multiple of what such calls take anywhere.
+    pub(crate) slowness: f64,
+    /// How often its report of load may still be gone by.
+    pub(crate) uses: u8,
     /// The core that the connection leads to, while there is one.
     pub(crate) station: Option<Station>,
     /// It will close that connection: nothing new for it.
@@ -44,9 +71,34 @@ impl Replica {
         self.station.is_some() && !self.leaving && !self.removed
     }
 
-    /// It may be sent something new of that size.
-    pub(crate) fn fits(&self, size: u32) -> bool {
-        self.is_open() && size <= self.takes
+    /// It may be sent something new of that kind and size.
+    pub(crate) fn fits(&self, wanted: Wanted) -> bool {
+        self.is_open() && wanted.size <= self.takes && self.serves(wanted)
+    }
+
+    /// It is there for calls of that kind.
+    pub(crate) fn serves(&self, wanted: Wanted) -> bool {
+        !self.removed && self.placement.serves(wanted.method, wanted.key)
+    }
+
+    /// How far it is, where that matters: a key is not to mean another replica to each client.
+    pub(crate) fn distance(&self, order: Order) -> u8 {
+        if matches!(order, Order::Key(_)) { 0 } else { self.placement.distance }
+    }
+
+    /// It answered in so many times what such calls take anywhere, or not at all within that.
+    pub(crate) fn took(&mut self, ratio: f64, answered: bool) {
+        // A median: each answer moves it by a step, whichever way, however far off it is.
+        if ratio > self.slowness {
+            self.slowness = (self.slowness * (1.0 + STEP)).min(SLOWEST);
+        } else if answered {
+            self.slowness = (self.slowness / (1.0 + STEP)).max(1.0 / SLOWEST);
+        }
+    }
+
+    /// Its answers take several times as long as such calls do anywhere.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.slowness > SLOW
     }
 
     /// It allows a second copy of a call of this method, or did not say what it allows.
@@ -60,14 +112,25 @@ impl Replica {
     pub(crate) fn heard(&mut self, load: Load, now: Instant) {
         self.load = load;
         self.load_at = now;
+        self.uses = USES;
+    }
+
+    /// What it has to do by its own report, if that is fresh, and ours besides. A report that was
+    /// gone by too often is as good as none: everyone would go by it.
+    pub(crate) fn in_flight_there(&self, lifetime: Duration, now: Instant) -> u32 {
+        let fresh = self.uses > 0 && now - self.load_at < lifetime;
+        self.in_flight + if fresh { self.reported() } else { 0 }
+    }
+
+    pub(crate) fn reported(&self) -> u32 {
+        u32::from(self.load.running) + u32::from(self.load.queued)
     }
 
     /// How much it has to do: what it said, while that is fresh, and what we have there. (What of
     /// ours it had counted already counts twice; that is the same for all.)
     pub(crate) fn score(&self, lifetime: Duration, now: Instant) -> u32 {
-        let reported = u32::from(self.load.running) + u32::from(self.load.queued);
         let fresh = now - self.load_at < lifetime;
-        self.in_flight + if fresh { reported } else { 0 }
+        self.in_flight + if fresh { self.reported() } else { 0 }
     }
 }
 
@@ -82,8 +145,16 @@ pub(crate) struct Replicas {
 impl Replicas {
     /// Adds one; known already, it only moves to that domain.
     pub(crate) fn add(&mut self, id: ReplicaId, domain: u32) {
+        match self.find(id) {
+            Some(place) => self.get_mut(place).placement.domain = domain,
+            None => self.place(id, Placement { domain, ..Placement::default() }),
+        }
+    }
+
+    /// Adds one, or moves it there.
+    pub(crate) fn place(&mut self, id: ReplicaId, placement: Placement) {
         if let Some(place) = self.find(id) {
-            self.all[usize::from(place)].domain = domain;
+            self.get_mut(place).placement = placement;
             return;
         }
         let at = usize::from(id.0);
@@ -93,7 +164,11 @@ impl Replicas {
         self.places[at] = self.all.len() as u16;
         self.all.push(Replica {
             id,
-            domain,
+            placement,
+            health: Health::default(),
+            warm_since: None,
+            slowness: 1.0,
+            uses: 0,
             station: None,
             leaving: false,
             removed: false,
@@ -124,6 +199,11 @@ impl Replicas {
     /// No replica, connected or not, is known to take a payload of that size.
     pub(crate) fn none_takes(&self, size: u32) -> bool {
         !self.all.is_empty() && self.all.iter().all(|it| it.removed || size > it.takes)
+    }
+
+    /// No replica of the set is there for calls of that kind.
+    pub(crate) fn none_serves(&self, wanted: Wanted) -> bool {
+        !self.all.is_empty() && self.all.iter().all(|replica| !replica.serves(wanted))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Replica)> {

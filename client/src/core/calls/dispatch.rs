@@ -7,6 +7,7 @@ use super::{Calls, Pending};
 use crate::core::budget::Token;
 use crate::core::call::{Copied, NIL, Pair, Phase, State};
 use crate::core::guard::Event;
+use crate::core::methods::Kind;
 use crate::core::outcome::{CallKey, Spec};
 use crate::core::policy::TiePolicy;
 use crate::core::tie;
@@ -16,7 +17,15 @@ impl<P> Calls<P> {
     /// to send it to.
     pub(super) fn begin(&mut self, now: Instant, spec: Spec<P>, first: Option<u16>) -> CallKey {
         let slot = self.slots.take();
-        let class = self.methods.class(spec.method, now);
+        let label = spec
+            .options
+            .label
+            .and_then(|label| self.config.labels.iter().position(|known| *known == label));
+        let label = label.map_or(0, |place| place as u8 + 1);
+        let of = spec.options.class.unwrap_or_default();
+        let kind = Kind::new(spec.method, of, spec.size, label);
+        let distance = first.map_or(0, |place| self.replicas.get(place).placement.distance);
+        let class = self.methods.class(kind.at(distance), now);
         let name = self.client.0 ^ self.slots.get(slot).seq;
         let (name, policy) = self.policies.enter(spec.policy, name);
         let call = self.slots.get_mut(slot);
@@ -25,7 +34,7 @@ impl<P> Calls<P> {
         call.payload = Some(spec.payload);
         call.size = spec.size;
         call.method = spec.method;
-        call.class = class;
+        (call.kind, call.class) = (kind.at(distance), class);
         (call.name, call.policy) = (name, policy);
         call.shard_key = spec.shard_key;
         call.options = spec.options;
@@ -134,13 +143,13 @@ impl<P> Calls<P> {
     pub(super) fn send_twin(&mut self, slot: u32, now: Instant) {
         let call = self.slots.get_mut(slot);
         call.twin_at = Instant::FAR_FUTURE;
-        let (place, size) = (call.copies[1].replica, call.size);
+        let (place, wanted) = (call.copies[1].replica, call.wanted());
         let announced = call.pair.map(|pair| pair.stations[1]);
         let replica = self.replicas.get(place);
         if !self.config.switch.is_on() {
             self.counters.denied.killed += 1;
             self.void_twin(slot);
-        } else if replica.fits(size) && replica.station == announced {
+        } else if replica.fits(wanted) && replica.station == announced {
             self.enqueue(slot, 1, now);
         } else {
             self.void_twin(slot);
@@ -173,7 +182,14 @@ impl<P> Calls<P> {
         copy.state = State::Queued;
         copy.sent = now;
         let place = copy.replica;
-        self.replicas.get_mut(place).in_flight += 1;
+        let replica = self.replicas.get_mut(place);
+        replica.in_flight += 1;
+        replica.uses = replica.uses.saturating_sub(1);
+        replica.warm_since.get_or_insert(now);
+        replica.health.asked(now);
+        let kind = call.kind.at(replica.placement.distance);
+        let class = if kind == call.kind { call.class } else { self.methods.class(kind, now) };
+        self.slots.get_mut(slot).copies[usize::from(n)].class = class;
         self.link(slot, n, place);
         self.effects.push_back(Pending::Send { seq, n });
     }

@@ -50,16 +50,18 @@ impl<P> Calls<P> {
     fn observe(&mut self, slot: u32, n: u8, end: End, now: Instant) {
         let call = self.slots.get(slot);
         let copy = &call.copies[usize::from(n)];
-        let (sent, class) = (copy.sent, call.class);
+        let (sent, class, place) = (copy.sent, copy.class, copy.replica);
         if end == End::Replied && !copy.failed {
-            self.methods.answered(class, copy.replica, now - sent, now);
+            let ratio = self.methods.answered(class, place, now - sent, now);
+            self.replicas.get_mut(place).took(ratio, true);
             latency::record(&mut self.histograms.attempts, now - sent);
         } else {
             let until = match call.phase {
                 Phase::Watched(done) => done,
                 Phase::Waiting | Phase::Free(_) => now,
             };
-            self.methods.censored(class, until - sent, now);
+            let ratio = self.methods.censored(class, until - sent, now);
+            self.replicas.get_mut(place).took(ratio, false);
         }
     }
 

@@ -7,9 +7,10 @@ use super::Calls;
 use crate::core::budget::{NoToken, Token};
 use crate::core::call::{Call, MAX_ATTEMPTS};
 use crate::core::guard::{Change, Event};
+use crate::core::notice::Notice;
 use crate::core::outcome::{Done, End};
 use crate::core::pick::Order;
-use crate::core::policy::HedgePolicy;
+use crate::core::policy::{HedgePolicy, PolicyId};
 use crate::core::replicas::Replica;
 
 impl<P> Calls<P> {
@@ -66,6 +67,13 @@ impl<P> Calls<P> {
         self.pick_where(slot, now, false, |replica| replica.allows_second(method))
     }
 
+    /// The same for a hedge, which is of no use at a replica that is slow itself.
+    fn pick_for_hedge(&mut self, slot: u32, now: Instant) -> Option<u16> {
+        let method = self.slots.get(slot).method;
+        let suits = |replica: &Replica| replica.allows_second(method) && !replica.is_slow();
+        self.pick_where(slot, now, false, suits)
+    }
+
     fn pick_where(
         &mut self,
         slot: u32,
@@ -74,6 +82,7 @@ impl<P> Calls<P> {
         suits: impl Fn(&Replica) -> bool,
     ) -> Option<u16> {
         let call = self.slots.get(slot);
+        let wanted = call.wanted();
         let replicas = &self.replicas;
         let order = match call.shard_key {
             Some(key) => Order::Key(key),
@@ -81,7 +90,7 @@ impl<P> Calls<P> {
             None => Order::Extra,
         };
         self.picker.pick(replicas, now, order, |place, replica| {
-            if !replica.fits(call.size) || !suits(replica) {
+            if !replica.fits(wanted) || !suits(replica) {
                 return None;
             }
             if call.lives_at(place) || call.was_failed_by(place) {
@@ -92,9 +101,10 @@ impl<P> Calls<P> {
                 return None;
             }
             let beside = call.copies().iter().any(|c| {
-                (c.is_live() || c.failed) && replicas.get(c.replica).domain == replica.domain
+                (c.is_live() || c.failed)
+                    && replicas.get(c.replica).placement.domain == replica.placement.domain
             });
-            Some(u8::from(lost) << 1 | u8::from(beside))
+            Some(u8::from(lost) << 3 | u8::from(beside) << 2 | replica.distance(order))
         })
     }
 
@@ -106,15 +116,24 @@ impl<P> Calls<P> {
         }
     }
 
-    fn hedging_is_on(&mut self, class: u16, of: u16, hedge: &HedgePolicy, now: Instant) -> bool {
+    fn hedging_is_on(&mut self, slot: u32, hedge: &HedgePolicy, now: Instant) -> bool {
         let Some(rule) = &hedge.auto_off else { return true };
-        let guard = &mut self.methods.hedging(class, of).guard;
-        match guard.look(rule, hedge.delay.quantile(), now) {
-            Some(Change::Off(reason)) => self.counters.switched_off.count(reason),
-            Some(Change::On) => self.counters.switched_on += 1,
+        let Call { class, policy, name, .. } = *self.slots.get(slot);
+        let guard = &mut self.methods.hedging(class, policy).guard;
+        let (change, is_on) = (guard.look(rule, hedge.delay.quantile(), now), guard.is_on());
+        let (method, policy) = (self.methods.method(class), PolicyId(name));
+        match change {
+            Some(Change::Off(reason)) => {
+                self.counters.switched_off.count(reason);
+                self.notices.tell(Notice::SwitchedOff { method, policy, reason });
+            }
+            Some(Change::On) => {
+                self.counters.switched_on += 1;
+                self.notices.tell(Notice::SwitchedOn { method, policy });
+            }
             None => {}
         }
-        guard.is_on()
+        is_on
     }
 
     /// Sets when the copy that was sent now is to be hedged, if it is.
@@ -127,13 +146,15 @@ impl<P> Calls<P> {
             self.counters.denied.too_large += 1;
             return;
         }
-        let (hedge, class, of) = (*hedge, call.class, call.policy);
-        if !self.hedging_is_on(class, of, &hedge, now) {
+        let hedge = *hedge;
+        if !self.hedging_is_on(slot, &hedge, now) {
             self.counters.denied.switched_off += 1;
             return;
         }
         let call = self.slots.get(slot);
-        let Some(delay) = self.methods.delay(call.class, call.policy, &hedge.delay, now) else {
+        // What the copy may take that went out last, where that went.
+        let class = call.copies().iter().rfind(|copy| copy.is_live()).map_or(0, |copy| copy.class);
+        let Some(delay) = self.methods.delay(class, call.policy, &hedge.delay, now) else {
             self.counters.denied.no_delay += 1;
             return;
         };
@@ -169,7 +190,7 @@ impl<P> Calls<P> {
             self.counters.denied.attempts += 1;
             return;
         }
-        let Some(place) = self.pick_second(slot, now) else {
+        let Some(place) = self.pick_for_hedge(slot, now) else {
             self.counters.denied.no_candidate += 1;
             return;
         };

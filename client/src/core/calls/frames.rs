@@ -9,6 +9,7 @@ use bowline_time::Instant;
 use super::{Calls, Pending};
 use crate::core::call::{Call, State};
 use crate::core::guard::Event;
+use crate::core::notice::Notice;
 use crate::core::outcome::{Done, End, Verdict};
 
 impl<P> Calls<P> {
@@ -23,7 +24,13 @@ impl<P> Calls<P> {
         }
         let call = self.slots.get_mut(slot);
         let verdict = self.policies.verdict(call.name)(reply.status);
-        call.copies[usize::from(n)].failed = verdict != Verdict::Good;
+        let copy = &mut call.copies[usize::from(n)];
+        copy.failed = verdict != Verdict::Good;
+        let place = copy.replica;
+        match reply.status {
+            Status::Failed => self.see_failure(place, now),
+            _ => self.see_success(place),
+        }
         self.end_copy(slot, n, End::Replied, now);
         if !self.slots.get(slot).is_waiting() {
             self.end_watched(slot, now);
@@ -55,7 +62,11 @@ impl<P> Calls<P> {
             // Nobody here asked for that, and no twin: the server ran out of the call's time, or,
             // before that, stopped it of its own accord.
             How::Aborted if ended.by.is_none() => {
-                let late = now >= self.slots.get(slot).copies[usize::from(n)].until;
+                let copy = self.slots.get(slot).copies[usize::from(n)];
+                let late = now >= copy.until;
+                if !late && self.slots.get(slot).is_waiting() {
+                    self.see_failure(copy.replica, now);
+                }
                 let kind = if late { ErrorKind::DeadlineExceeded } else { ErrorKind::Failed };
                 (End::Aborted, Some(Error::new(kind, Executed::Yes)))
             }
@@ -134,6 +145,9 @@ impl<P> Calls<P> {
     pub fn on_closed(&mut self, id: ReplicaId, now: Instant) {
         if let Some(place) = self.replicas.find(id) {
             self.replicas.get_mut(place).station = None;
+            if self.replicas.get(place).in_flight > 0 {
+                self.see_failure(place, now);
+            }
             self.lose_all(place, now);
         }
     }
@@ -156,9 +170,30 @@ impl<P> Calls<P> {
         (there && copy.state == State::Sent).then_some((slot, attempt.n as u8))
     }
 
+    /// The replica did not do what it was asked.
+    pub(super) fn see_failure(&mut self, place: u16, now: Instant) {
+        let Some(rule) = &self.config.eject else { return };
+        let replica = self.replicas.get_mut(place);
+        if replica.health.failed(rule, now) {
+            self.counters.ejected += 1;
+            self.notices.tell(Notice::Ejected { replica: replica.id });
+        }
+    }
+
+    /// It did.
+    fn see_success(&mut self, place: u16) {
+        let replica = self.replicas.get_mut(place);
+        if replica.health.succeeded() {
+            self.counters.readmitted += 1;
+            self.notices.tell(Notice::Readmitted { replica: replica.id });
+        }
+    }
+
     fn hear(&mut self, slot: u32, n: u8, load: bowline_protocol::Load, now: Instant) {
         let place = self.slots.get(slot).copies[usize::from(n)].replica;
-        self.replicas.get_mut(place).heard(load, now);
+        let replica = self.replicas.get_mut(place);
+        replica.heard(load, now);
+        self.picker.report(replica.reported());
     }
 }
 

@@ -36,11 +36,13 @@ use super::config::{Config, ConfigError};
 use super::counters::Counters;
 use super::latency;
 use super::methods::Methods;
+use super::notice::{Notice, Notices};
 use super::outcome::{CallKey, Done, Effect, Spec, Verdict};
 use super::pick::{Order, Picker};
+use super::placement::Placement;
 use super::policies::{Policies, Trial};
 use super::policy::{Policy, PolicyId};
-use super::replicas::{Replica, Replicas};
+use super::replicas::{Replica, Replicas, Wanted};
 use super::slots::Slots;
 
 /// All calls of one client core. `P` is a request's payload, which is never looked into.
@@ -63,6 +65,7 @@ pub struct Calls<P> {
     effects: VecDeque<Pending>,
     purse: Purse,
     counters: Counters,
+    notices: Notices,
     waiting: u32,
     watched: u32,
     /// Calls that wait for a replica to be connected.
@@ -105,13 +108,14 @@ impl<P> Calls<P> {
             // As many calls are watched as may wait.
             slots: Slots::new(config.max_calls * 2),
             replicas: Replicas::default(),
-            picker: Picker::new(config.pick, config.load_lifetime, config.seed),
+            picker: Picker::new(config.pick, config.load_lifetime, config.warm_up, config.seed),
             methods: Methods::new(config.max_methods, config.latency_window),
             wheel: Wheel::default(),
             latest: Instant::EPOCH,
             effects: VecDeque::new(),
             purse: Purse::default(),
             counters: Counters::default(),
+            notices: Notices::default(),
             waiting: 0,
             watched: 0,
             stranded: 0,
@@ -211,6 +215,21 @@ impl<P> Calls<P> {
         self.replicas.add(id, domain);
     }
 
+    /// Adds a replica with its place and role, or moves it there.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range; nothing has changed then.
+    pub fn place_replica(
+        &mut self,
+        id: ReplicaId,
+        placement: Placement,
+    ) -> Result<(), ConfigError> {
+        placement.validate()?;
+        self.replicas.place(id, placement);
+        Ok(())
+    }
+
     /// The replica is taken out of the set: it gets nothing new. What it has it may finish, while
     /// its connection lasts; [`Calls::in_flight`] tells when it has.
     pub fn remove_replica(&mut self, id: ReplicaId) {
@@ -240,6 +259,7 @@ impl<P> Calls<P> {
         let replica = self.replicas.get_mut(place);
         replica.station = Some(station);
         replica.leaving = false;
+        replica.warm_since = None;
         self.wake_stranded();
         true
     }
@@ -309,8 +329,12 @@ impl<P> Calls<P> {
         if self.replicas.none_takes(spec.size) {
             return Err(ErrorKind::PayloadTooLarge);
         }
-        let fits = |_, replica: &Replica| replica.fits(spec.size).then_some(0);
-        let first = self.picker.pick(&self.replicas, now, order, fits);
+        let wanted = Wanted { size: spec.size, method: spec.method, key: spec.shard_key };
+        if self.replicas.none_serves(wanted) {
+            return Err(ErrorKind::NoReplica);
+        }
+        let rank = |_, replica: &Replica| replica.fits(wanted).then_some(replica.distance(order));
+        let first = self.picker.pick(&self.replicas, now, order, rank);
         if first.is_none() && self.config.patience.is_zero() {
             return Err(ErrorKind::NoReplica);
         }
@@ -386,6 +410,11 @@ impl<P> Calls<P> {
 
     fn attempt(&self, seq: u64, n: u8) -> Attempt {
         Attempt { client: self.client, seq: Seq(seq), n: u16::from(n) }
+    }
+
+    /// What is worth a line in a log, until there is nothing more.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.next()
     }
 
     /// The counters.

@@ -31,10 +31,11 @@ impl<P> Calls<P> {
     /// No replica that takes the call is connected, and one that has not failed it may yet be.
     pub(super) fn may_strand(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
+        let wanted = call.wanted();
         !self.config.patience.is_zero()
-            && self.replicas.iter().all(|(_, replica)| !replica.fits(call.size))
+            && self.replicas.iter().all(|(_, replica)| !replica.fits(wanted))
             && self.replicas.iter().any(|(place, it)| {
-                !it.removed && call.size <= it.takes && !call.was_failed_by(place)
+                it.serves(wanted) && call.size <= it.takes && !call.was_failed_by(place)
             })
     }
 

@@ -6,7 +6,7 @@ use bowline_protocol::{ErrorKind, Seq};
 use bowline_time::Instant;
 
 use super::{Calls, Pending};
-use crate::core::call::Phase;
+use crate::core::call::{Phase, State};
 
 impl<P> Calls<P> {
     /// When to call [`Calls::on_timeout`] next; None while nothing is waited for.
@@ -34,6 +34,7 @@ impl<P> Calls<P> {
     fn wake(&mut self, slot: u32, now: Instant) {
         let call = self.slots.get(slot);
         if now >= call.deadline {
+            self.blame(slot, now);
             let done = self.fail_with(slot, ErrorKind::DeadlineExceeded, now);
             self.effects.push_back(Pending::Done(done));
             return;
@@ -52,6 +53,18 @@ impl<P> Calls<P> {
             self.fire_hedge(slot, now);
         }
         self.arm(slot);
+    }
+
+    /// The call's time is over. Replicas that had half of it, or more, did not do what they were asked.
+    fn blame(&mut self, slot: u32, now: Instant) {
+        let call = self.slots.get(slot);
+        let half = (call.deadline - call.started) / 2;
+        for n in 0..usize::from(call.len) {
+            let copy = self.slots.get(slot).copies[n];
+            if copy.state == State::Sent && now - copy.sent >= half {
+                self.see_failure(copy.replica, now);
+            }
+        }
     }
 
     /// Sees to it that the call's timer fires no later than its next time. If it fires earlier,

@@ -89,6 +89,7 @@ pub(super) struct WrittenHedge {
     fallback: Option<Span>,
     least_samples: Option<u64>,
     change_per_second: Option<f64>,
+    max_rise: Option<f64>,
     max_hedges: Option<u8>,
     least_useful: Option<Span>,
     max_payload: Option<u32>,
@@ -183,7 +184,8 @@ impl WrittenHedge {
     /// The settings of both kinds of delay are there.
     pub(super) fn is_ambiguous(&self) -> bool {
         let spans = [&self.min, &self.max, &self.fallback];
-        let numbers = self.percentile.is_some() || self.change_per_second.is_some();
+        let factors = self.change_per_second.is_some() || self.max_rise.is_some();
+        let numbers = self.percentile.is_some() || factors;
         let percentile =
             numbers || self.least_samples.is_some() || spans.iter().any(|span| span.is_some());
         self.delay.is_some() && percentile
@@ -200,6 +202,7 @@ impl WrittenHedge {
                 fallback: self.fallback.map(|span| span.0),
                 least_samples: self.least_samples.unwrap_or(percentile.least_samples),
                 change_per_second: self.change_per_second.unwrap_or(percentile.change_per_second),
+                max_rise: self.max_rise.unwrap_or(percentile.max_rise),
             }),
         };
         HedgePolicy {

@@ -5,6 +5,7 @@ mod fates;
 mod hedging;
 mod limits;
 mod live;
+mod placing;
 mod plain;
 mod retrying;
 mod stranding;
