@@ -67,5 +67,6 @@ pub use pick::PickRule;
 pub use placement::Placement;
 pub use policies::{Figures, Trial};
 pub use policy::{Delay, HedgePolicy, Percentile, Policy, PolicyId, Stagger, TiePolicy};
+pub use replicas::ReplicaState;
 pub use shadow::{Candidate, MAX_CANDIDATES, Shadowed};
 pub use switch::Switch;

@@ -43,9 +43,16 @@ pub enum Notice {
 }
 
 /// Those that nobody asked for yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Notices {
     all: VecDeque<Notice>,
+}
+
+impl Default for Notices {
+    /// With room for all that are kept: nothing allocates once calls are made.
+    fn default() -> Self {
+        Notices { all: VecDeque::with_capacity(MOST) }
+    }
 }
 
 impl Notices {

@@ -66,6 +66,18 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
+    pub(crate) fn state(&self) -> ReplicaState {
+        ReplicaState {
+            id: self.id,
+            open: self.is_open(),
+            ejected: self.health.is_ejected(),
+            in_flight: self.in_flight,
+            load: self.load,
+            rtt: self.rtt,
+            slowness: self.slowness,
+        }
+    }
+
     /// It may be sent something new.
     pub(crate) fn is_open(&self) -> bool {
         self.station.is_some() && !self.leaving && !self.removed
@@ -132,6 +144,25 @@ impl Replica {
         let fresh = now - self.load_at < lifetime;
         self.in_flight + if fresh { self.reported() } else { 0 }
     }
+}
+
+/// How a replica is doing, as the client sees it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ReplicaState {
+    /// Which.
+    pub id: ReplicaId,
+    /// It is connected, and takes something new.
+    pub open: bool,
+    /// It failed again and again, and is left alone but for probes.
+    pub ejected: bool,
+    /// Copies that are out there.
+    pub in_flight: u32,
+    /// What it said last of its load, which may be long ago.
+    pub load: Load,
+    /// The round trip, if it was measured.
+    pub rtt: Option<Duration>,
+    /// What its answers take, as a multiple of what such calls take anywhere.
+    pub slowness: f64,
 }
 
 /// All of them. A replica's place in the table never changes.

@@ -4,11 +4,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_protocol::{Error, Key, Label, Method, OptionSet, TraceContext, TrafficClass, options};
+use bowline_protocol::{
+    Error, Key, Label, Method, OptionSet, Parent, TraceContext, TrafficClass, options,
+};
+use bowline_runtime::Instant;
 
 use super::client::Shared;
 use super::pool::Buffer;
 use super::reply::{Failure, Reply};
+use super::within::Within;
 use crate::core::{CallKey, PolicyId, Spec};
 
 /// A call that is being described; awaiting it makes it.
@@ -23,6 +27,8 @@ pub struct Call {
     idempotent: bool,
     from_extra: bool,
     deadline: Option<Duration>,
+    /// When its parent's caller stops waiting.
+    until: Instant,
 }
 
 impl Call {
@@ -39,6 +45,7 @@ impl Call {
             idempotent: false,
             from_extra: false,
             deadline: None,
+            until: Instant::FAR_FUTURE,
         }
     }
 
@@ -102,6 +109,17 @@ impl Call {
     pub fn idempotent(mut self) -> Call {
         self.idempotent = true;
         self
+    }
+
+    /// It is made on behalf of another, whose handler's context this is: it has no more time than
+    /// that has left, ends when nobody needs that any more, belongs to the same trace unless it
+    /// says another, and has no second copies if that is itself one, so that amplification does not
+    /// multiply.
+    pub fn within<P: Parent>(mut self, parent: &P) -> Within<'_, P> {
+        self.until = parent.deadline();
+        self.from_extra |= parent.is_extra();
+        self.options.trace = self.options.trace.or_else(|| parent.trace());
+        Within::new(self, parent)
     }
 
     /// It is made inside a handler that itself runs as an extra copy: it gets none of its own.
@@ -171,7 +189,7 @@ impl Calling {
             method: call.method,
             payload: call.payload,
             size,
-            deadline: now + call.deadline.unwrap_or(defaults.deadline),
+            deadline: call.until.min(now + call.deadline.unwrap_or(defaults.deadline)),
             policy: call.policy.unwrap_or(defaults.policy),
             shard_key: call.shard_key,
             options: call.options,

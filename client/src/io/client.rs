@@ -93,7 +93,7 @@ impl Client {
             max_reply: config.max_reply,
         };
         let members = Rc::new(Members::new(shell.clone(), terms));
-        members.follow(&config.replicas);
+        members.follow(config);
         let mut tasks = vec![spawn_at(Stage::Decide, timer::drive(shell.clone()))];
         if let Some(live) = &config.live {
             let followed = follow(live.clone(), shell.clone(), members.clone());
@@ -193,7 +193,7 @@ async fn follow(live: Live, shell: Rc<Shell>, members: Rc<Members>) {
     loop {
         let (generation, config) = poll_fn(|context| live.poll_changed(seen, context)).await;
         seen = generation;
-        members.follow(&config.replicas);
+        members.follow(&config);
         match shell.follow(&config.methods) {
             Ok(()) => info!(generation, replicas = config.replicas.len(), "configured"),
             Err(error) => warn!(generation, "a method keeps its old settings: {error}"),
@@ -208,6 +208,7 @@ pub(super) fn check_replicas(replicas: &[Replica]) -> Result<(), ConnectError> {
         return Err(ConnectError::NoReplicas);
     }
     for (n, replica) in replicas.iter().enumerate() {
+        replica.placement(0, None).validate()?;
         if replicas[..n].iter().any(|other| other.id == replica.id) {
             return Err(ConnectError::Twice(replica.id));
         }

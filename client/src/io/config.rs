@@ -1,11 +1,12 @@
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_protocol::{LinkConfig, Method, ReplicaId, TrafficClass};
 
 use super::live::Live;
-use crate::core::{self, Budget, Candidate, ConfigError, MAX_CANDIDATES, Policy};
+use crate::core::{self, Budget, Candidate, ConfigError, MAX_CANDIDATES, Placement, Policy};
 
 /// A replica to connect to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,18 +21,47 @@ pub struct Replica {
     /// Replicas of one failure domain (a host, a rack) are held to fail together; without a name
     /// it has one of its own.
     pub domain: Option<String>,
+    /// Where it stands: replicas of the client's own zone ([`Config::zone`]) are asked before others.
+    pub zone: Option<String>,
+    /// Its share of the work. 1 to 32.
+    pub weight: u8,
+    /// The methods that it serves; None: all.
+    pub methods: Option<Vec<Method>>,
+    /// The shard keys that it serves; empty: all.
+    pub keys: Vec<RangeInclusive<u64>>,
 }
 
 impl Replica {
     /// A replica in a failure domain of its own.
     pub fn new(id: u16, address: SocketAddr) -> Replica {
-        Replica { id: ReplicaId(id), address, host: None, domain: None }
+        Replica {
+            id: ReplicaId(id),
+            address,
+            host: None,
+            domain: None,
+            zone: None,
+            weight: 1,
+            methods: None,
+            keys: Vec::new(),
+        }
     }
 
     /// The same in a named failure domain.
     #[must_use]
     pub fn domain(self, name: &str) -> Replica {
         Replica { domain: Some(name.to_owned()), ..self }
+    }
+
+    /// Its place and role as the machine has it; failure domains are numbers there.
+    pub(super) fn placement(&self, domain: u32, zone: Option<&str>) -> Placement {
+        let elsewhere = zone.is_some_and(|zone| self.zone.as_deref().is_some_and(|it| it != zone));
+        Placement {
+            domain,
+            distance: u8::from(elsewhere),
+            weight: self.weight,
+            methods: self.methods.clone(),
+            keys: self.keys.clone(),
+        }
     }
 }
 
@@ -102,6 +132,9 @@ impl Default for MethodConfig {
 pub struct Config {
     /// Whom to connect to.
     pub replicas: Vec<Replica>,
+    /// Where this client is: replicas that say they are in another zone are asked only if none
+    /// nearer can be, whatever their load. None: zones do not matter.
+    pub zone: Option<String>,
     /// What holds for each method; for one that isn't here, [`MethodConfig::default`].
     pub methods: Vec<(Method, MethodConfig)>,
     /// The machine's settings.
@@ -127,6 +160,7 @@ impl Config {
     pub fn new(replicas: impl IntoIterator<Item = Replica>) -> Config {
         Config {
             replicas: replicas.into_iter().collect(),
+            zone: None,
             methods: Vec::new(),
             core: core::Config::default(),
             link: LinkConfig::default(),

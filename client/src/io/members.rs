@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use bowline_protocol::{Frame, Goodbye, GoodbyeReason, ReplicaId, codec};
 use bowline_runtime::{JoinHandle, Stage, sleep, spawn_at, timeout};
-use tracing::info;
+use tracing::{info, warn};
 
-use super::config::Replica;
+use super::config::{Config, Replica};
 use super::connection::{self, Terms};
 use super::shell::Shell;
 
@@ -52,8 +52,9 @@ impl Members {
     }
 
     /// Makes these replicas the set.
-    pub(super) fn follow(&self, replicas: &[Replica]) {
-        self.name(replicas);
+    pub(super) fn follow(&self, config: &Config) {
+        let replicas = &config.replicas;
+        self.name(config);
         let mut all = self.all.borrow_mut();
         for member in all.iter_mut() {
             let wanted = replicas.iter().find(|replica| replica.id == member.id);
@@ -79,15 +80,18 @@ impl Members {
 
     /// Tells the machine who is there. Failure domains are numbers to it: a name has one, and no
     /// name has one of its own.
-    fn name(&self, replicas: &[Replica]) {
+    fn name(&self, config: &Config) {
         let mut state = self.shell.state.borrow_mut();
         let mut names = HashMap::new();
-        for (number, replica) in (0..).zip(replicas) {
+        for (number, replica) in (0..).zip(&config.replicas) {
             let domain = match &replica.domain {
                 Some(name) => *names.entry(name).or_insert(number),
                 None => number,
             };
-            state.calls.add_replica(replica.id, domain);
+            let placement = replica.placement(domain, config.zone.as_deref());
+            if let Err(error) = state.calls.place_replica(replica.id, placement) {
+                warn!(replica = replica.id.0, "it stays where it was: {error}");
+            }
             let places = usize::from(replica.id.0) + 1;
             if state.lines.len() < places {
                 state.lines.resize_with(places, || None);

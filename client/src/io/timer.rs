@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use bowline_runtime::{Instant, sleep_until};
 
+use super::logged;
 use super::shell::Shell;
 
 /// Tells the machine of the time whenever it asked to be told.
@@ -31,5 +32,6 @@ pub(super) async fn drive(shell: Rc<Shell>) {
             shell.state.borrow_mut().calls.on_timeout(now);
             shell.pump();
         }
+        logged::log(&shell);
     }
 }

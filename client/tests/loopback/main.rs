@@ -6,3 +6,4 @@ mod connections;
 mod live;
 mod remote;
 mod server;
+mod together;

@@ -42,7 +42,7 @@ use super::pick::{Order, Picker};
 use super::placement::Placement;
 use super::policies::{Policies, Trial};
 use super::policy::{Policy, PolicyId};
-use super::replicas::{Replica, Replicas, Wanted};
+use super::replicas::{Replica, ReplicaState, Replicas, Wanted};
 use super::slots::Slots;
 
 /// All calls of one client core. `P` is a request's payload, which is never looked into.
@@ -415,6 +415,11 @@ impl<P> Calls<P> {
     /// What is worth a line in a log, until there is nothing more.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.next()
+    }
+
+    /// How the replicas of the set are doing, in the order in which they were added.
+    pub fn replicas(&self) -> impl Iterator<Item = ReplicaState> {
+        self.replicas.iter().filter(|(_, it)| !it.removed).map(|(_, it)| it.state())
     }
 
     /// The counters.

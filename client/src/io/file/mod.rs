@@ -17,6 +17,10 @@
 //!     id = 2
 //!     address = "10.0.0.2:7000"
 //!     domain = "rack b"
+//!     zone = "b"                  # asked after those of the client's own (zone = .. at the top)
+//!     weight = 2                  # has twice as much to do
+//!     methods = [1, 2]            # serves no others
+//!     keys = [[0, 4999]]          # nor other shard keys
 //!
 //!     [[method]]
 //!     id = 1
@@ -101,6 +105,7 @@ impl Config {
         let written: Written = toml::from_str(text)?;
         let mut config = Config::new([]);
         config.core.switch.set(written.second_copies);
+        config.zone = written.zone;
         if let Some(budget) = &written.budget {
             let budget = Budget::new(budget.config());
             config.core.budget = Arc::new(budget.map_err(|error| refused(text, &[], &error))?);
@@ -109,6 +114,9 @@ impl Config {
             let at = |key| line_of(text, &[Step::Key("replica"), Step::Item(n), Step::Key(key)]);
             let value = |key, what| FileError::Value { line: at(key), what };
             let replica = replica.replica().map_err(|what| value("address", what))?;
+            let way = [Step::Key("replica"), Step::Item(n)];
+            let valid = replica.placement(0, None).validate();
+            valid.map_err(|error| refused(text, &way, &error))?;
             if config.replicas.iter().any(|known| known.id == replica.id) {
                 let what = format!("replica {} is here twice; each needs its own id", replica.id);
                 return Err(value("id", what));
@@ -179,7 +187,9 @@ fn read_shadow(
 fn refused(text: &str, within: &[Step<'_>], error: &ConfigError) -> FileError {
     let path = error.field.replace("quantile", "percentile");
     let mut way = within.to_vec();
-    way.extend(path.split('.').map(Step::Key));
+    // A replica's settings stand in its table, not in one within that.
+    let inner = path.strip_prefix("replica.").filter(|_| !within.is_empty()).unwrap_or(&path);
+    way.extend(inner.split('.').map(Step::Key));
     let what = format!("{path} is {}, but must be {}", error.found, error.expected);
     FileError::Value { line: line_of(text, &way), what }
 }

@@ -122,3 +122,19 @@ fn a_file_that_is_not_there_is_named() {
     let error = Config::from_file("/nowhere/replicas.toml").unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/replicas.toml: "), "{error}");
 }
+
+#[test]
+fn a_replicas_place_and_role_are_read_and_checked() {
+    let text = "zone = \"a\"\n[[replica]]\nid = 2\naddress = \"127.0.0.1:1\"\nzone = \"b\"\n\
+                weight = 3\nmethods = [4]\nkeys = [[1, 5], [7, 7]]\n";
+    let config = Config::from_toml(text).unwrap();
+    let placement = config.replicas[0].placement(9, config.zone.as_deref());
+    assert_eq!((placement.domain, placement.distance, placement.weight), (9, 1, 3));
+    assert_eq!((placement.methods, placement.keys), (Some(vec![Method(4)]), vec![1..=5, 7..=7]));
+    assert_eq!(config.replicas[0].placement(0, Some("b")).distance, 0);
+    assert_eq!(config.replicas[0].placement(0, None).distance, 0);
+    let error = Config::from_toml(&text.replace("[7, 7]", "[7, 6]")).unwrap_err().to_string();
+    assert_eq!(error, "line 8: replica.keys is 7..=6, but must be from the lower to the higher");
+    let error = Config::from_toml(&text.replace("= 3", "= 0")).unwrap_err().to_string();
+    assert_eq!(error, "line 6: replica.weight is 0, but must be 1 to 32");
+}

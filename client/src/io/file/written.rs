@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use bowline_protocol::{Method, ReplicaId, TrafficClass};
+use bowline_protocol::{Method, TrafficClass};
 use serde::Deserialize;
 
 use super::span::Span;
@@ -17,6 +17,8 @@ pub(super) struct Written {
     /// Whether second copies may be sent at all.
     #[serde(default = "yes")]
     pub(super) second_copies: bool,
+    /// Where the client is.
+    pub(super) zone: Option<String>,
     pub(super) budget: Option<WrittenBudget>,
     pub(super) replica: Vec<WrittenReplica>,
     #[serde(default)]
@@ -43,6 +45,12 @@ pub(super) struct WrittenReplica {
     id: u16,
     address: String,
     domain: Option<String>,
+    zone: Option<String>,
+    weight: Option<u8>,
+    methods: Option<Vec<u16>>,
+    /// From the lowest to the highest of each range.
+    #[serde(default)]
+    keys: Vec<[u64; 2]>,
 }
 
 /// With `tie` it is tied, with `hedge` it is hedged, with both it is both.
@@ -127,7 +135,15 @@ impl WrittenReplica {
         };
         let host = literal.is_none().then(|| self.address.clone());
         let domain = self.domain.clone();
-        Ok(Replica { id: ReplicaId(self.id), address, host, domain })
+        Ok(Replica {
+            host,
+            domain,
+            zone: self.zone.clone(),
+            weight: self.weight.unwrap_or(1),
+            methods: self.methods.as_ref().map(|all| all.iter().copied().map(Method).collect()),
+            keys: self.keys.iter().map(|&[low, high]| low..=high).collect(),
+            ..Replica::new(self.id, address)
+        })
     }
 }
 
