@@ -24,7 +24,7 @@ pub(super) fn line_of(text: &str, way: &[Step<'_>]) -> usize {
                 found.map(|(name, value)| (name.span().start, value))
             }
             (Step::Item(n), _, Some(DeValue::Array(items))) => {
-                items.iter().nth(*n).map(|value| (value.span().start, value))
+                items.get(*n).map(|value| (value.span().start, value))
             }
             _ => None,
         };
