@@ -1,8 +1,10 @@
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bowline_protocol::{ClientId, Frame, Goodbye, GoodbyeReason, Method, TrafficClass, codec};
-use bowline_runtime::{JoinHandle, Stage, spawn_at, timeout};
+use bowline_runtime::{JoinHandle, Stage, spawn, spawn_at, timeout};
 use tracing::{info, warn};
 
 use super::call::Call;
@@ -10,11 +12,10 @@ use super::config::{Config, ConnectError, Replica};
 use super::connection::Terms;
 use super::live::Live;
 use super::members::Members;
+use super::numbers::{self, Numbers, Snapshot};
 use super::shell::Shell;
 use super::timer;
-use crate::core::{
-    Calls, ConfigError, Counters, Histograms, Policy, PolicyId, Shadowed, Trial, Verdict,
-};
+use crate::core::{Calls, ConfigError, Counters, Policy, PolicyId, Shadowed, Trial, Verdict};
 
 /// A client on this core. Clones are handles of the same one; when the last is gone, with the last
 /// call, its connections close.
@@ -28,21 +29,7 @@ pub(super) struct Shared {
     pub(super) shell: Rc<Shell>,
     members: Rc<Members>,
     tasks: Vec<JoinHandle<()>>,
-}
-
-/// How a client is doing.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// What has happened.
-    pub counters: Counters,
-    /// What calls and copies took.
-    pub histograms: Histograms,
-    /// Tokens in the budget; below zero, so many are to be earned before more are given.
-    pub budget_level: i32,
-    /// Tokens that are out.
-    pub budget_outstanding: u32,
-    /// How many replicas are connected.
-    pub connected: usize,
+    published: RefCell<Vec<JoinHandle<()>>>,
 }
 
 impl Client {
@@ -99,7 +86,9 @@ impl Client {
             let followed = follow(live.clone(), shell.clone(), members.clone());
             tasks.push(spawn_at(Stage::Input, followed));
         }
-        Ok(Client { shared: Rc::new(Shared { shell, members, tasks }) })
+        Ok(Client {
+            shared: Rc::new(Shared { shell, members, tasks, published: RefCell::default() }),
+        })
     }
 
     /// A call to be awaited. The payload is copied.
@@ -163,20 +152,22 @@ impl Client {
 
     /// All that is known, histograms included: a copy of some 60 KiB.
     pub fn snapshot(&self) -> Snapshot {
-        let state = self.shared.shell.state.borrow();
-        Snapshot {
-            counters: state.calls.counters(),
-            histograms: state.calls.histograms().clone(),
-            budget_level: state.calls.budget().level(),
-            budget_outstanding: state.calls.budget().outstanding(),
-            connected: state.lines.iter().flatten().count(),
-        }
+        Snapshot::take(&self.shared.shell)
+    }
+
+    /// From now on puts a snapshot there as often as that, under this core's number, for as long as
+    /// the client lives.
+    pub fn publish(&self, numbers: &Numbers, core: usize, every: Duration) {
+        let shell = self.shared.shell.clone();
+        let task = spawn(numbers::publish(shell, numbers.clone(), core, every));
+        self.shared.published.borrow_mut().push(task);
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        self.published.borrow().iter().for_each(JoinHandle::abort);
         self.members.end();
         let Ok(mut state) = self.shell.state.try_borrow_mut() else { return };
         let goodbye = Goodbye { reason: GoodbyeReason::Leaving };

@@ -37,22 +37,28 @@ mod live;
 mod logged;
 mod members;
 mod methods;
+mod numbers;
 mod pool;
 mod reload;
 mod remote;
 mod reply;
 mod shell;
 mod timer;
+#[cfg(feature = "tower")]
+mod tower;
 mod within;
 
 pub use call::{Call, Calling};
-pub use client::{Client, Snapshot};
+pub use client::Client;
 pub use config::{Canary, Config, ConnectError, MethodConfig, Replica};
 pub use fan::{FanOut, TooFew};
 pub use file::FileError;
 pub use live::Live;
+pub use numbers::{Numbers, Snapshot};
 pub use pool::Buffer;
 pub use reload::{Watch, WatchConfig, WatchError};
 pub use remote::{Remote, RemoteCall, RemoteCalling, RemoteFailure, RemoteReply};
 pub use reply::{Failure, Reply};
+#[cfg(feature = "tower")]
+pub use tower::Request;
 pub use within::Within;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bowline_client::Client;
-use bowline_client::core::{Calls, Config, Effect, Policy, PolicyId, Spec};
+use bowline_client::core::{
+    Budget, BudgetConfig, Calls, Candidate, Config, Delay, Effect, HedgePolicy, Percentile, Policy,
+    PolicyId, Spec, TiePolicy,
+};
 use bowline_protocol::{
     Attempt, ClientId, Ended, How, Load, ReplicaId, Reply, Request, Station, Status,
 };
@@ -86,9 +89,15 @@ impl Core {
 
 #[test]
 fn the_machine_does_not_allocate() {
-    for policy in [Policy::None, Policy::hedged(), hedged(), Policy::tied(), tied()] {
+    let both = Policy::TiedThenHedged(TiePolicy::default(), HedgePolicy::default());
+    for policy in [Policy::None, Policy::hedged(), hedged(), Policy::tied(), tied(), both] {
         let mut core = Core::new();
         let policy = core.calls.register(policy).unwrap();
+        let budget = Budget::new(BudgetConfig::default()).unwrap();
+        core.calls.limit(policy, Some(budget.into())).unwrap();
+        core.calls.try_out(policy, hedged(), 0.5).unwrap();
+        let thoughts = [Delay::Fixed(Duration::ZERO), Delay::Percentile(Percentile::default())];
+        core.calls.shadow(policy, &thoughts.map(Candidate::Hedge)).unwrap();
         // Long enough for the latency window to turn.
         (0..3_000).for_each(|_| core.round(policy));
         let before = allocations();

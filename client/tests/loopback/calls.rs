@@ -218,3 +218,36 @@ fn a_call_is_not_tied_where_the_server_says_that_it_must_not_run_twice() {
         assert_eq!(client.counters().denied.not_allowed, 1);
     });
 }
+
+#[test]
+fn what_a_client_counts_is_seen_from_another_thread_as_a_page() {
+    run(async {
+        let world = World::new().await;
+        let numbers = bowline_client::io::Numbers::default();
+        for _ in 0..3 {
+            world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap();
+        }
+        world.client.publish(&numbers, 7, Duration::from_secs(3600));
+        while numbers.snapshots().is_empty() {
+            bowline_runtime::yield_now().await;
+        }
+        let page = std::thread::spawn(move || numbers.page()).join().unwrap();
+        let has = |line: &str| assert!(page.lines().any(|it| it == line), "{line} in {page}");
+        has("# TYPE bowline_client_calls counter");
+        has("bowline_client_calls_total{core=\"7\"} 3");
+        has("bowline_client_ends_total{core=\"7\",how=\"replied\"} 3");
+        has("bowline_client_denied_total{core=\"7\",reason=\"no_token\"} 0");
+        has("bowline_client_budget_level{core=\"7\"} 256");
+        has("bowline_client_amplification_ratio{core=\"7\"} 1");
+        has("bowline_client_replica_open{core=\"7\",replica=\"2\"} 1");
+        has("# UNIT bowline_client_call_duration_seconds seconds");
+        has("bowline_client_call_duration_seconds_count{core=\"7\"} 3");
+        has("bowline_client_attempt_duration_seconds_bucket{core=\"7\",le=\"+Inf\"} 3");
+        assert!(page.ends_with("# EOF\n"));
+        // Every name is declared once, and every line is of a name that was.
+        let declared: Vec<_> = page.lines().filter_map(|it| it.strip_prefix("# TYPE ")).collect();
+        for (n, name) in declared.iter().enumerate() {
+            assert!(!declared[..n].contains(name), "{name}");
+        }
+    });
+}
