@@ -1,4 +1,6 @@
 //! Signals interrupt system calls all the time, and nobody notices.
+//!
+//! `ROUNDS` sets how many signals have to come, one a millisecond.
 
 mod common;
 
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use bowline_runtime::fs::{File, OpenOptions};
 use bowline_runtime::{Stage, buffer, clock_now, sleep, spawn_at};
-use common::{accept_one, listen, pattern, run};
+use common::{accept_one, listen, pattern, rounds, run};
 
 static INTERRUPTS: AtomicU64 = AtomicU64::new(0);
 
@@ -45,7 +47,8 @@ fn nothing_fails_or_is_early_while_signals_rain() {
         let file = File::open(directory.path().join("file"), options).await.unwrap();
         let mut block = buffer::take(100_000);
         let mut round = 0;
-        while INTERRUPTS.load(Ordering::Relaxed) < 500 {
+        let signals = rounds(500) as u64;
+        while INTERRUPTS.load(Ordering::Relaxed) < signals {
             let start = clock_now();
             sleep(Duration::from_micros(1500)).await;
             assert!(clock_now() - start >= Duration::from_micros(1500));

@@ -1,4 +1,6 @@
 //! Connections, over the real ring.
+//!
+//! `ROUNDS` sets how often many peers go through one buffer.
 
 mod common;
 
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use bowline_runtime::{Runtime, Stage, metrics, spawn, spawn_at, yield_now};
-use common::{LONG, accept_one, listen, pattern, run, run_on};
+use common::{LONG, accept_one, listen, pattern, rounds, run, run_on};
 
 /// Sends everything back until the peer has said all.
 async fn echo(stream: TcpStream) -> std::io::Result<()> {
@@ -305,7 +307,7 @@ fn one_buffer_serves_many_connections() {
     run_on(&runtime, async {
         let (listener, address) = listen();
         serve_echo(listener);
-        let peers: Vec<_> = (0..40).map(|_| spawn(ping(address, 30, 1000))).collect();
+        let peers: Vec<_> = (0..40).map(|_| spawn(ping(address, rounds(30), 1000))).collect();
         for peer in peers {
             peer.await.unwrap();
         }
@@ -638,4 +640,47 @@ fn keepalive_and_the_limit_on_acknowledgements_reach_the_socket() {
         client.set_user_timeout(Some(Duration::from_secs(3))).unwrap();
         assert_eq!(ours.tcp_user_timeout().unwrap(), Some(Duration::from_secs(3)));
     });
+}
+
+#[test]
+fn memory_of_a_connection_that_is_aborted_is_not_used_again_while_it_is_sent() {
+    const LENGTH: usize = 1 << 20;
+    for round in 0..rounds(20) {
+        run(async {
+            let (listener, address) = listen();
+            let mut peers = Vec::new();
+            for _ in 0..4 {
+                peers.push(accept_one(&listener, address).await);
+            }
+            for (client, _) in &peers {
+                for _ in 0..6 {
+                    let mut buffer = bowline_runtime::buffer::take(LENGTH);
+                    buffer.fill(0x77);
+                    client.send_piece(buffer);
+                }
+            }
+            for _ in 0..round % 4 {
+                yield_now().await;
+            }
+            let servers: Vec<_> = peers
+                .into_iter()
+                .map(|(client, server)| {
+                    if round % 2 == 0 {
+                        client.abort();
+                    }
+                    drop(client);
+                    server
+                })
+                .collect();
+            // What goes back to the pool is taken, and written over.
+            let mut canaries = Vec::new();
+            for server in servers {
+                canaries.extend((0..8).map(|_| bowline_runtime::buffer::take(LENGTH)));
+                canaries.iter_mut().for_each(|canary| canary.fill(0x11));
+                while let Ok(Some(bytes)) = server.receive().await {
+                    assert!(bytes.iter().all(|&byte| byte == 0x77), "round {round}");
+                }
+            }
+        });
+    }
 }
