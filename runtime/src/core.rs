@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) stall: Option<Duration>,
     /// How long a connection that was dropped may take to send what it holds.
     pub(crate) linger: Duration,
+    /// From how many bytes on a send over TCP does not copy.
+    pub(crate) zero_copy: Option<usize>,
 }
 
 pub(crate) struct Core {
@@ -168,7 +170,7 @@ impl Core {
             Kind::Send => {
                 let connection = self.connections.borrow().get(index).cloned();
                 if let Some(connection) = connection {
-                    connection.sent(completion.result);
+                    connection.sent(completion);
                 }
             }
             Kind::Operation => operation::completed(self, completion),

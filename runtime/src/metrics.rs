@@ -119,6 +119,10 @@ counters! {
     background_nanos,
     /// Send requests, each of which carries all that a connection had to say.
     sends,
+    /// Send requests that did not copy, of [`sends`](Metrics::sends).
+    zero_copy_sends,
+    /// Connections for which the kernel refused to send without a copy, and that copy since.
+    zero_copy_refused,
     /// Bytes that the kernel took to send.
     bytes_sent,
     /// Bytes received.

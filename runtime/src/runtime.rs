@@ -71,6 +71,7 @@ impl Builder {
                 background_percent: 10,
                 stall: None,
                 linger: Duration::from_secs(5),
+                zero_copy: None,
             },
             #[cfg(feature = "simulated-driver")]
             simulated: None,
@@ -184,6 +185,20 @@ impl Builder {
     #[must_use]
     pub fn linger(mut self, linger: Duration) -> Builder {
         self.settings.linger = linger;
+        self
+    }
+
+    /// From how many bytes on, up to the 1 MiB of one request, what is sent over TCP is not copied
+    /// into the kernel but sent from where it is. It pays, if at all, from some tens of kilobytes
+    /// on, and where the network card takes part: the kernel has to pin pages and tell when it is
+    /// done, and copies after all what goes over loopback. A connection has one such request at a
+    /// time, until its peer has acknowledged it: so measure, with
+    /// [`Metrics::zero_copy_sends`](crate::Metrics::zero_copy_sends). Where it can't be done, the
+    /// bytes are copied, and [`Metrics::zero_copy_refused`](crate::Metrics::zero_copy_refused)
+    /// counts it. Default: everything is copied.
+    #[must_use]
+    pub fn zero_copy(mut self, threshold: Option<usize>) -> Builder {
+        self.settings.zero_copy = threshold;
         self
     }
 

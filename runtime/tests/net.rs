@@ -7,6 +7,8 @@ mod common;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
@@ -540,31 +542,36 @@ fn pieces_arrive_in_their_places_among_small_messages() {
     });
 }
 
+/// Bytes that count themselves while they live.
+struct Counted(Vec<u8>, Arc<AtomicUsize>);
+
+impl Counted {
+    fn piece(bytes: Vec<u8>, live: &Arc<AtomicUsize>) -> bytes::Bytes {
+        live.fetch_add(1, Ordering::Relaxed);
+        bytes::Bytes::from_owner(Counted(bytes, live.clone()))
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_piece_is_kept_until_the_kernel_has_it_and_not_longer() {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    struct Counted(Vec<u8>, Arc<AtomicUsize>);
-    impl AsRef<[u8]> for Counted {
-        fn as_ref(&self) -> &[u8] {
-            &self.0
-        }
-    }
-    impl Drop for Counted {
-        fn drop(&mut self) {
-            self.1.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
     let live = Arc::new(AtomicUsize::new(0));
     run(async {
         let (listener, address) = listen();
         let (client, server) = accept_one(&listener, address).await;
         let length = 4 << 20;
-        let send = |seed| {
-            live.fetch_add(1, Ordering::Relaxed);
-            let counted = Counted(pattern(length, seed), live.clone());
-            client.send_piece(bytes::Bytes::from_owner(counted));
-        };
+        let send = |seed| client.send_piece(Counted::piece(pattern(length, seed), &live));
         for seed in 0..8 {
             send(seed);
         }
@@ -683,4 +690,94 @@ fn memory_of_a_connection_that_is_aborted_is_not_used_again_while_it_is_sent() {
             }
         });
     }
+}
+
+/// Runs a test in which what is large is sent without a copy.
+fn run_zero_copy(future: impl Future<Output = ()>) {
+    run_on(&Runtime::builder().zero_copy(Some(16 << 10)).build().unwrap(), future);
+}
+
+#[test]
+fn what_is_sent_without_a_copy_arrives_and_is_told_from_what_is_small() {
+    run_zero_copy(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        client.send(b"small");
+        assert_eq!(receive_exactly(&server, 5).await, b"small");
+        assert_eq!(metrics().zero_copy_sends, 0);
+        let mut rest = Vec::new();
+        for round in 0..rounds(30) {
+            let large = pattern(16_000 + round * 50_000, round);
+            client.send(b"head");
+            client.send_piece(large.clone());
+            client.send(b"tail");
+            assert_eq!(receive_at_most(&server, &mut rest, 4).await, b"head");
+            assert!(receive_at_most(&server, &mut rest, large.len()).await == large);
+            assert_eq!(receive_at_most(&server, &mut rest, 4).await, b"tail");
+            client.drained(0).await.unwrap();
+        }
+        assert!(metrics().zero_copy_sends >= 29);
+        assert_eq!(metrics().zero_copy_refused, 0);
+    });
+}
+
+#[test]
+fn a_peer_that_never_reads_keeps_no_connection_that_sends_without_a_copy() {
+    let linger = Duration::from_millis(20);
+    let builder = Runtime::builder().linger(linger).zero_copy(Some(1));
+    let runtime = builder.build().unwrap();
+    let live = Arc::new(AtomicUsize::new(0));
+    let kept = run_on(&runtime, async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        client.send_piece(Counted::piece(vec![1; 64 << 20], &live));
+        yield_now().await;
+        drop(client);
+        while metrics().live_connections > 1 {
+            yield_now().await;
+        }
+        assert_eq!(live.load(Ordering::Relaxed), 0);
+        // Nor does the end of the runtime wait for one, and then give up.
+        let (other, other_server) = accept_one(&listener, address).await;
+        other.send_piece(Counted::piece(vec![2; 64 << 20], &live));
+        yield_now().await;
+        (server, other, other_server)
+    });
+    drop(runtime);
+    assert_eq!(live.load(Ordering::Relaxed), 0);
+    drop(kept);
+}
+
+#[test]
+fn what_the_kernel_has_taken_is_not_queued_any_more() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, _server) = accept_one(&listener, address).await;
+        client.send(&vec![1; 64 << 20]);
+        // The peer never reads, and some megabytes fit on the way.
+        client.drained((64 << 20) - (1 << 20)).await.unwrap();
+        assert!(client.queued() > 0);
+    });
+}
+
+#[test]
+fn a_listener_nobody_takes_from_is_stopped_once() {
+    use bowline_runtime::net::{UnixAddr, UnixListener};
+    use std::os::linux::net::SocketAddrExt;
+    run(async {
+        let name = format!("bowline-many-{}", std::process::id());
+        let listener = UnixListener::bind(&UnixAddr::Name(name.clone().into())).unwrap();
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+        let connect = || std::os::unix::net::UnixStream::connect_addr(&address).unwrap();
+        let peers: Vec<_> = (0..500).map(|_| connect()).collect();
+        let before = metrics().completions;
+        let first = listener.accept().await.unwrap();
+        // Each accept and one cancellation; and the end of both requests, and what else there is.
+        let completions = metrics().completions - before;
+        assert!(completions < 510, "{completions} completions of 500 accepts");
+        for _ in 1..500 {
+            drop(listener.accept().await.unwrap());
+        }
+        drop((first, peers));
+    });
 }

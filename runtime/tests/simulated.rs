@@ -103,6 +103,25 @@ fn a_completion_queue_that_overflows_all_the_time_loses_nothing() {
 }
 
 #[test]
+fn what_is_sent_without_a_copy_stays_as_it_is_until_the_driver_says_so() {
+    let builder = Runtime::builder().buffers(4, 512).zero_copy(Some(600));
+    simulate_on(&builder, Faults { reset: 10, ..Faults::default() }, async |_| {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        let peers: Vec<_> = (0..6).map(|number| spawn(ping(address, number))).collect();
+        for (number, peer) in peers.into_iter().enumerate() {
+            if number % 2 == 0 {
+                peer.abort();
+            }
+            let _ = peer.await;
+        }
+        while metrics().live_connections > 0 || metrics().free_buffers < 4 {
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
 fn connections_that_are_reset_fail_and_leave_nothing() {
     simulate(Faults { reset: 20, ..Faults::default() }, async |_| {
         let (listener, address) = listen();

@@ -35,11 +35,16 @@ pub(crate) enum Request {
         fd: RawFd,
         data: *const u8,
         length: u32,
+        zero_copy: bool,
     },
     /// Send bytes that lie in several places.
+    ///
+    /// This, and the former, may be told not to copy. Then, if it begins to send at all, its result
+    /// is not its last completion: that follows when the kernel needs the memory no more.
     SendVector {
         fd: RawFd,
         header: *const libc::msghdr,
+        zero_copy: bool,
     },
     Read(Transfer),
     /// Nothing is written to the memory.
@@ -74,6 +79,16 @@ pub(crate) enum Request {
     },
     /// Cancel all that runs.
     CancelAll,
+}
+
+impl Request {
+    /// Whether it is a send that does not copy.
+    pub(crate) fn is_zero_copy(&self) -> bool {
+        matches!(
+            self,
+            Request::Send { zero_copy: true, .. } | Request::SendVector { zero_copy: true, .. }
+        )
+    }
 }
 
 /// Bytes to be moved between a file and memory.

@@ -383,6 +383,9 @@ fn set_up(
     builder.build(entries)
 }
 
+/// WAITALL makes the kernel go on after a short send by itself.
+const SEND: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+
 fn entry(request: Request) -> squeue::Entry {
     use types::Fd;
     match request {
@@ -393,13 +396,18 @@ fn entry(request: Request) -> squeue::Entry {
             opcode::Connect::new(Fd(fd), address, length).build()
         }
         Request::ReceiveMany { fd, group } => opcode::RecvMulti::new(Fd(fd), group).build(),
-        Request::Send { fd, data, length } => opcode::Send::new(Fd(fd), data, length)
-            // WAITALL makes the kernel go on after a short send by itself.
-            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-            .build(),
-        Request::SendVector { fd, header } => opcode::SendMsg::new(Fd(fd), header)
-            .flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32)
-            .build(),
+        Request::Send { fd, data, length, zero_copy: false } => {
+            opcode::Send::new(Fd(fd), data, length).flags(SEND).build()
+        }
+        Request::Send { fd, data, length, zero_copy: true } => {
+            opcode::SendZc::new(Fd(fd), data, length).flags(SEND).build()
+        }
+        Request::SendVector { fd, header, zero_copy: false } => {
+            opcode::SendMsg::new(Fd(fd), header).flags(SEND as u32).build()
+        }
+        Request::SendVector { fd, header, zero_copy: true } => {
+            opcode::SendMsgZc::new(Fd(fd), header).flags(SEND as u32).build()
+        }
         Request::Read(transfer) => transfer_entry(transfer, false),
         Request::Write(transfer) => transfer_entry(transfer, true),
         Request::Open { path, flags, mode } => {

@@ -121,6 +121,8 @@ struct Running {
     request: Request,
     token: Token,
     cancelled: bool,
+    /// What was sent without a copy, and is to be there, unchanged, until that is told.
+    lent: Option<Vec<u8>>,
 }
 
 /// The ring of provided buffers, as the kernel sees it.
@@ -239,9 +241,11 @@ impl Sim {
                 }
                 Request::AcceptMany { fd } => {
                     self.world.lock().network.listen(fd, self.core);
-                    self.running.push(Running { request, token, cancelled: false });
+                    self.running.push(Running { request, token, cancelled: false, lent: None });
                 }
-                request => self.running.push(Running { request, token, cancelled: false }),
+                request => {
+                    self.running.push(Running { request, token, cancelled: false, lent: None });
+                }
             }
         }
     }
@@ -321,7 +325,18 @@ impl Sim {
         let mut any = false;
         let mut at = 0;
         while at < self.running.len() {
-            let Running { request, token, cancelled } = self.running[at];
+            let Running { request, token, cancelled, ref lent } = self.running[at];
+            if let Some(lent) = lent {
+                any = true;
+                if world.chance(|faults| faults.delay) {
+                    at += 1;
+                    continue;
+                }
+                assert!(bytes_of(&request) == *lent, "what was sent without a copy has changed");
+                self.post(token, 0, None, false);
+                drop(self.running.swap_remove(at));
+                continue;
+            }
             let blocked = wish_of(&request).is_some_and(|wish| !world.grants(wish));
             if blocked && !cancelled {
                 at += 1;
@@ -337,6 +352,12 @@ impl Sim {
                 true => last(-libc::ECANCELED),
                 false => self.attempt(request, world),
             };
+            if request.is_zero_copy() && result >= 0 {
+                self.running[at].lent = Some(bytes_of(&request));
+                self.post(token, result, None, true);
+                at += 1;
+                continue;
+            }
             // As in the kernel: a completion that overflows is its request's last.
             let more = more && self.has_room();
             self.post(token, result, buffer, more);
@@ -353,19 +374,8 @@ impl Sim {
             Request::AcceptMany { fd } => accept(fd, world),
             Request::Connect { fd, address, length } => self.connect(fd, address, length, world),
             Request::ReceiveMany { fd, .. } => self.receive(fd, world),
-            Request::Send { fd, data, length } => {
-                // SAFETY: whoever pushed the request promised that the memory is valid.
-                send(fd, unsafe { std::slice::from_raw_parts(data, length as usize) }, world)
-            }
-            Request::SendVector { fd, header } => {
-                // SAFETY: as above, for the header and for all that it points to.
-                let parts = unsafe {
-                    std::slice::from_raw_parts((*header).msg_iov, (*header).msg_iovlen)
-                        .iter()
-                        .map(|part| std::slice::from_raw_parts(part.iov_base.cast(), part.iov_len))
-                        .collect::<Vec<&[u8]>>()
-                };
-                send(fd, &parts.concat(), world)
+            Request::Send { fd, .. } | Request::SendVector { fd, .. } => {
+                send(fd, &bytes_of(&request), world)
             }
             Request::Read(Transfer { fd, data, length, offset, .. }) => {
                 file(length as usize, world, |length| {
@@ -533,6 +543,27 @@ fn accept(fd: RawFd, world: &mut State) -> Step {
             Step { result: accepted, buffer: None, more }
         }
         None => last(-libc::EAGAIN),
+    }
+}
+
+/// What a request is to send.
+fn bytes_of(request: &Request) -> Vec<u8> {
+    match *request {
+        Request::Send { data, length, .. } => {
+            // SAFETY: whoever pushed the request promised that the memory is valid.
+            unsafe { std::slice::from_raw_parts(data, length as usize).to_vec() }
+        }
+        Request::SendVector { header, .. } => {
+            // SAFETY: as above, for the header and for all that it points to.
+            let parts = unsafe {
+                std::slice::from_raw_parts((*header).msg_iov, (*header).msg_iovlen)
+                    .iter()
+                    .map(|part| std::slice::from_raw_parts(part.iov_base.cast(), part.iov_len))
+                    .collect::<Vec<&[u8]>>()
+            };
+            parts.concat()
+        }
+        _ => Vec::new(),
     }
 }
 

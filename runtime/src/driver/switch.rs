@@ -191,6 +191,23 @@ impl Driver {
         }
     }
 
+    /// Has a socket forget, at once, what its peer has not acknowledged, and reset the connection.
+    /// Requests that wait for that to be acknowledged end.
+    pub(crate) fn disconnect(&mut self, fd: RawFd) {
+        match self {
+            Driver::Ring(_) => {
+                // SAFETY: all bits zero is a valid address; its family, 0, is AF_UNSPEC.
+                let nowhere: libc::sockaddr = unsafe { std::mem::zeroed() };
+                let length = size_of::<libc::sockaddr>() as libc::socklen_t;
+                // SAFETY: the address is valid during the call. That it fails only means that the
+                // connection is gone already.
+                unsafe { libc::connect(fd, &raw const nowhere, length) };
+            }
+            #[cfg(feature = "simulated-driver")]
+            Driver::Sim(sim) => sim.shutdown(fd, libc::SHUT_RDWR),
+        }
+    }
+
     /// Closes a socket that no request in flight names.
     pub(crate) fn close(&mut self, fd: OwnedFd) {
         match self {

@@ -31,7 +31,9 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Takes a connected socket over. The caller holds the first handle.
-    pub(super) fn new(socket: Socket) -> Rc<Connection> {
+    ///
+    /// What it sends in requests of at least `zero_copy` bytes, if that is some, is not copied.
+    pub(super) fn new(socket: Socket, zero_copy: Option<usize>) -> Rc<Connection> {
         let core = socket.core().clone();
         let mut connections = core.connections.borrow_mut();
         let entry = connections.vacant_entry();
@@ -39,7 +41,7 @@ impl Connection {
             socket,
             index: entry.key() as u32,
             receiving: Receiving::default(),
-            sending: Sending::default(),
+            sending: Sending::new(zero_copy),
             ending: Ending::default(),
         });
         entry.insert(connection.clone());

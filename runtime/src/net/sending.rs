@@ -16,7 +16,9 @@
 //!                then, if asked to: shutdown(SHUT_WR)
 //! ```
 //!
-//! Memory that the kernel sends from is neither touched nor freed while a request is in flight. One
+//! Memory that the kernel sends from is neither touched nor freed while a request is in flight. A
+//! request that does not copy is in flight until the peer has acknowledged the bytes, which the
+//! kernel tells with a second completion; so a connection that closes before forgets them. One
 //! request sends a megabyte at most: so those who wait for what is queued to become less see it
 //! become less.
 
@@ -32,7 +34,7 @@ use slab::Slab;
 use super::batch::Batch;
 use super::connection::Connection;
 use super::piece::Piece;
-use crate::driver::{Kind, Request};
+use crate::driver::{Completion, Kind, Request};
 use crate::notify::wake;
 
 /// So many bytes that are queued leave before the turn ends, so that the peer works on them while
@@ -53,6 +55,10 @@ pub(super) struct Sending {
     filling: RefCell<Batch>,
     out: RefCell<Outgoing>,
     in_flight: Cell<bool>,
+    /// From how many bytes on a request does not copy.
+    zero_copy: Cell<Option<usize>>,
+    /// The result of the request in flight, if it came but the kernel still needs the memory.
+    told: Cell<Option<i32>>,
     /// To be shut down for writing when all is sent.
     shut: Cell<bool>,
     /// It is in the core's list of dirty connections.
@@ -82,6 +88,10 @@ struct Waiting {
 }
 
 impl Sending {
+    pub(super) fn new(zero_copy: Option<usize>) -> Sending {
+        Sending { zero_copy: Cell::new(zero_copy), ..Sending::default() }
+    }
+
     pub(super) fn is_in_flight(&self) -> bool {
         self.in_flight.get()
     }
@@ -156,7 +166,7 @@ impl Connection {
             out.batch.clear();
             std::mem::swap(&mut out.batch, &mut *self.sending.filling.borrow_mut());
         }
-        let Some(request) = out.request(self.fd()) else {
+        let Some(request) = out.request(self.fd(), self.sending.zero_copy.get()) else {
             if self.sending.shut.get() {
                 self.shut_down(libc::SHUT_WR);
             }
@@ -164,6 +174,7 @@ impl Connection {
         };
         self.sending.in_flight.set(true);
         self.core().counters.sends.add(1);
+        self.core().counters.zero_copy_sends.add(u64::from(request.is_zero_copy()));
         // SAFETY: the batch and the vector are neither touched nor dropped while it is in flight,
         // which the last completion ends: the core's table holds the connection until then. If the
         // core ends before, it leaks itself with the table.
@@ -172,13 +183,24 @@ impl Connection {
 
     /// Cancels the send in flight, if there is one.
     pub(super) fn stop_sending(&self) {
-        if self.sending.in_flight.get() {
+        if self.sending.told.get().is_some() {
+            // It waits for the peer, and nothing else ends it.
+            self.core().driver.borrow_mut().disconnect(self.fd());
+        } else if self.sending.in_flight.get() {
             self.cancel(Kind::Send);
         }
     }
 
-    /// Takes note of the completion of a send.
-    pub(crate) fn sent(self: &Rc<Self>, result: i32) {
+    /// Takes note of a completion of a send.
+    pub(crate) fn sent(self: &Rc<Self>, completion: Completion) {
+        if completion.more {
+            self.sending.told.set(Some(completion.result));
+            if self.is_closing() {
+                self.stop_sending();
+            }
+            return;
+        }
+        let result = self.sending.told.take().unwrap_or(completion.result);
         let taken = usize::try_from(result).unwrap_or(0);
         self.core().counters.bytes_sent.add(taken as u64);
         self.sending.in_flight.set(false);
@@ -191,6 +213,9 @@ impl Connection {
         match -result {
             ..=0 | libc::EINTR | libc::EAGAIN => {}
             libc::ECANCELED if self.is_closing() => {}
+            libc::EOPNOTSUPP | libc::EINVAL if self.sending.zero_copy.take().is_some() => {
+                self.core().counters.zero_copy_refused.add(1);
+            }
             error => self.fail(error),
         }
         if self.is_closing() {
@@ -222,12 +247,14 @@ impl Connection {
 
 impl Outgoing {
     /// What to send next, if there is something. It points into the batch, and maybe the vector.
-    fn request(&mut self, fd: i32) -> Option<Request> {
+    fn request(&mut self, fd: i32, zero_copy: Option<usize>) -> Option<Request> {
+        let is_large = |length| zero_copy.is_some_and(|threshold| length >= threshold);
         let mut parts = self.batch.parts();
         let first = parts.next()?;
         let Some(second) = parts.next() else {
-            let length = first.len().min(MOST_PER_SEND) as u32;
-            return Some(Request::Send { fd, data: first.as_ptr(), length });
+            let length = first.len().min(MOST_PER_SEND);
+            let (data, zero_copy) = (first.as_ptr(), is_large(length));
+            return Some(Request::Send { fd, data, length: length as u32, zero_copy });
         };
         let Vector { parts: vector, header } = &mut self.vector;
         vector.clear();
@@ -246,7 +273,8 @@ impl Outgoing {
         });
         header.msg_iov = vector.as_mut_ptr();
         header.msg_iovlen = vector.len();
-        Some(Request::SendVector { fd, header: &raw const **header })
+        let zero_copy = is_large(MOST_PER_SEND - room);
+        Some(Request::SendVector { fd, header: &raw const **header, zero_copy })
     }
 }
 

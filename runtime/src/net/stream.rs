@@ -27,8 +27,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(socket: Socket) -> Stream {
-        Stream { connection: Connection::new(socket) }
+    pub(super) fn new(socket: Socket, zero_copy: Option<usize>) -> Stream {
+        Stream { connection: Connection::new(socket, zero_copy) }
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {

@@ -159,7 +159,8 @@ impl TcpStream {
         // Small messages are not to wait for the acknowledgement of others. If the peer is gone
         // already this fails; the first receive tells.
         let _ = SockRef::from(socket.descriptor()).set_tcp_nodelay(true);
-        TcpStream(Stream::new(socket))
+        let zero_copy = socket.core().settings.zero_copy;
+        TcpStream(Stream::new(socket, zero_copy))
     }
 
     /// Connects, within `limit`.

@@ -198,7 +198,7 @@ impl UnixListener {
     ///
     /// As for [`TcpListener::accept`](super::TcpListener::accept).
     pub async fn accept(&self) -> io::Result<UnixStream> {
-        Ok(UnixStream(Stream::new(self.listener.accept().await?)))
+        Ok(UnixStream(Stream::new(self.listener.accept().await?, None)))
     }
 }
 
@@ -271,7 +271,8 @@ impl UnixStream {
     /// Outside a runtime.
     pub async fn connect(address: &UnixAddr, limit: Duration) -> io::Result<UnixStream> {
         let connected = Socket::connect(address.to_socket()?, limit).await;
-        Ok(UnixStream(Stream::new(connected.map_err(|error| address.explain(error))?)))
+        let socket = connected.map_err(|error| address.explain(error))?;
+        Ok(UnixStream(Stream::new(socket, None)))
     }
 }
 
