@@ -781,3 +781,13 @@ fn a_listener_nobody_takes_from_is_stopped_once() {
         drop((first, peers));
     });
 }
+
+#[test]
+fn polling_of_network_cards_changes_nothing_but_time() {
+    let runtime = Runtime::builder().busy_poll(Duration::from_micros(20)).build().unwrap();
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        ping(address, 200, 64).await;
+    });
+}

@@ -114,6 +114,20 @@ impl Ring {
         self.features
     }
 
+    /// Has the kernel poll the network cards that connections come from for so long, in whole
+    /// microseconds, before a wait sleeps; if it can.
+    pub(crate) fn busy_poll(&mut self, time: Duration) {
+        let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        let mut napi = types::Napi::new().set_busy_poll_timeout(micros).set_prefer_busy_poll(true);
+        if let Err(error) = self.submitter.register_napi(&mut napi) {
+            tracing::warn!(
+                %error,
+                "this kernel does not poll network cards for io_uring, which takes Linux 6.9 built \
+                 with CONFIG_NET_RX_BUSY_POLL: it waits for interrupts"
+            );
+        }
+    }
+
     pub(crate) fn submitter(&self) -> &Submitter<'static> {
         &self.submitter
     }

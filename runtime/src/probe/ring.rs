@@ -150,7 +150,7 @@ fn registrations(ring: IoUring) -> Vec<Feature> {
             "a buffer per receive",
         ),
         row("RECVSEND_BUNDLE", "6.10", bundles, Never, "a completion per buffer"),
-        row("NAPI busy poll", "6.9", Answer::of(busy_poll), Never, "interrupts"),
+        row("NAPI busy poll", "6.9", Answer::of(busy_poll), OnDemand, "interrupts"),
     ]
 }
 
@@ -182,7 +182,7 @@ fn operations() -> Vec<Feature> {
         row("NOP", "5.1", Answer::of(nop), Required, "nothing: required"),
         row("ASYNC_CANCEL, by kind", "5.19", Answer::of(cancels()), Required, "nothing: required"),
         row("MSG_RING", "5.18", Answer::of(messages()), Never, "an eventfd wakes other cores"),
-        row("SEND_ZC", "6.0", Answer::of(sends_without_copy()), Never, "SEND, which copies"),
+        row("SEND_ZC", "6.0", Answer::of(sends_without_copy()), OnDemand, "SEND, which copies"),
     ]
 }
 
