@@ -493,15 +493,11 @@ fn more_wakes_than_the_inbox_holds_are_not_lost() {
 #[test]
 fn other_threads_spawn_and_wait() {
     let (send, receive) = mpsc::channel();
+    let (stop, mut stopped) = bowline_runtime::channel::bounded::<()>(1);
     let core = std::thread::spawn(move || {
         let runtime = Runtime::builder().build().unwrap();
         send.send(runtime.handle()).unwrap();
-        let stop = Rc::new(Notify::new());
-        run_on(&runtime, async {
-            sleep(Duration::from_millis(20)).await;
-            stop.notify();
-            stop.notified().await;
-        });
+        run_on(&runtime, async { stopped.receive().await });
     });
     let handle = receive.recv().unwrap();
     let outputs: Vec<_> = (0..100)
@@ -516,6 +512,7 @@ fn other_threads_spawn_and_wait() {
         assert_eq!(output.wait().unwrap(), number);
     }
     assert!(handle.spawn(|| async { panic!("as planned") }).wait().is_err());
+    drop(stop);
     core.join().unwrap();
     assert!(handle.is_closed());
     assert!(handle.spawn(|| async {}).wait().is_err());
