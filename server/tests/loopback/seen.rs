@@ -1,10 +1,18 @@
 //! What a server shows of itself.
 
-use bowline_protocol::{Frame, Label, OptionSet, TrafficClass};
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
+
+use bowline_protocol::{Frame, Label, OptionSet, TraceContext, TrafficClass};
 use bowline_runtime::exposition::fetch;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 use crate::peer::{Peer, calling, plain};
-use crate::service::{FAIL, HOLD, Hands};
+use crate::service::{ECHO, FAIL, HOLD, Hands};
 
 /// The value of the sample of this name that has all these labels.
 fn value(page: &str, name: &str, labels: &[&str]) -> f64 {
@@ -70,4 +78,75 @@ fn an_address_of_metrics_that_is_taken_is_an_error_by_name() {
     let builder = bowline_server::Server::builder().listen("127.0.0.1:0".parse().unwrap());
     let refused = builder.metrics(taken).start(Hands::default()).unwrap_err();
     assert!(refused.to_string().contains(&format!("can't serve metrics at {taken}")), "{refused}");
+}
+
+/// Keeps the spans of copies, and how they ended.
+#[derive(Default)]
+struct Ear {
+    next: AtomicU64,
+    spans: Mutex<BTreeMap<u64, String>>,
+}
+
+/// Writes fields down.
+struct Pen<'a>(&'a mut String);
+
+impl Visit for Pen<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl Ear {
+    fn write(&self, id: u64, record: impl FnOnce(&mut Pen<'_>)) {
+        record(&mut Pen(self.spans.lock().unwrap().entry(id).or_default()));
+    }
+
+    fn heard(&self, part: &str) -> Vec<String> {
+        self.spans.lock().unwrap().values().filter(|span| span.contains(part)).cloned().collect()
+    }
+}
+
+impl Subscriber for &'static Ear {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "bowline::copy"
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let id = 1 + self.next.fetch_add(1, Ordering::Relaxed);
+        self.write(id, |pen| span.record(pen));
+        Id::from_u64(id)
+    }
+
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        self.write(span.into_u64(), |pen| values.record(pen));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn copies_whose_trace_is_sampled_have_a_span_with_their_end_and_others_have_none() {
+    static EAR: LazyLock<Ear> = LazyLock::new(Ear::default);
+    let ear: &'static Ear = &EAR;
+    tracing::subscriber::set_global_default(ear).unwrap();
+    let server = Hands::default().serve();
+    let mut client = Peer::client_with_options(server.address());
+    for (seq, method, flags) in [(7001, ECHO, 1), (7002, ECHO, 0), (7003, FAIL, 1)] {
+        let trace = Some(TraceContext { trace: [0xab; 16], parent: [2; 8], flags });
+        let options = OptionSet { trace, ..OptionSet::NONE }.to_bytes();
+        client.send(&Frame::RequestWith(calling(method, seq), options.as_options(), b""));
+        client.reply();
+    }
+    client.request(plain(7004), b"");
+    client.reply();
+    for (seq, end) in [(7001, "end=Ok"), (7003, "end=App(7)")] {
+        let [span] = &ear.heard(&format!("seq={seq} "))[..] else { panic!("one span for {seq}") };
+        for part in ["client=9 ", "attempt=0 ", "waited_us=", "trace=00-abab", end] {
+            assert!(span.contains(part), "no {part} in {span}");
+        }
+    }
+    assert!(ear.heard("seq=7002 ").is_empty() && ear.heard("seq=7004 ").is_empty());
 }
