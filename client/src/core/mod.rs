@@ -62,7 +62,7 @@ pub use counters::{Counters, Denied, SwitchedOff};
 pub use guard::{AutoOff, OffReason};
 pub use health::EjectConfig;
 pub use notice::Notice;
-pub use outcome::{CallKey, Done, Effect, End, Outcome, Spec, Verdict, Winner};
+pub use outcome::{CallKey, CopyEnd, Done, Effect, End, Outcome, Spec, Verdict, Winner};
 pub use pick::PickRule;
 pub use placement::Placement;
 pub use policies::{Figures, Trial};

@@ -118,6 +118,17 @@ impl End {
     }
 }
 
+/// The end of a copy, for who follows each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyEnd {
+    /// Of which call.
+    pub call: CallKey,
+    /// Which of its copies.
+    pub n: u16,
+    /// How.
+    pub end: End,
+}
+
 /// Whose reply a call got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Winner {

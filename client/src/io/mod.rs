@@ -43,6 +43,7 @@ mod reload;
 mod remote;
 mod reply;
 mod shell;
+mod spans;
 mod timer;
 #[cfg(feature = "tower")]
 mod tower;

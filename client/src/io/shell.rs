@@ -13,6 +13,7 @@ use super::config::MethodConfig;
 use super::methods::Methods;
 use super::pool::{Buffer, Pool};
 use super::reply::{Failure, Reply};
+use super::spans::Spans;
 use crate::core::{CallKey, Calls, ConfigError, Done, Effect, Spec};
 
 /// Someone who waits for a call.
@@ -73,10 +74,16 @@ pub(super) struct State {
     pub(super) armed: Instant,
     /// What went wrong last with a connection.
     pub(super) last_error: Option<String>,
+    /// Spans, if anybody wants them.
+    spans: Option<Spans>,
 }
 
 impl Shell {
-    pub(super) fn new(calls: Calls<Buffer>) -> Shell {
+    pub(super) fn new(mut calls: Calls<Buffer>) -> Shell {
+        let spans = Spans::new();
+        if spans.is_some() {
+            calls.tell_ends();
+        }
         let state = State {
             calls,
             lines: Vec::new(),
@@ -85,6 +92,7 @@ impl Shell {
             woken: Vec::new(),
             armed: Instant::FAR_FUTURE,
             last_error: None,
+            spans,
         };
         Shell {
             state: RefCell::new(state),
@@ -161,6 +169,9 @@ impl Shell {
         let mut state = self.state.borrow_mut();
         let waiter = state.waiters.remove(place);
         let cancelled = waiter.result.is_none() && state.calls.cancel(call, self.latest.get());
+        if let Some(spans) = &mut state.spans {
+            spans.let_go(call);
+        }
         drop((state, waiter));
         if cancelled {
             self.pump();
@@ -170,7 +181,7 @@ impl Shell {
     /// Carries out all that the machine wants done.
     pub(super) fn pump(&self) {
         let mut state = self.state.borrow_mut();
-        state.carry_out();
+        state.carry_out(self.latest.get());
         let sooner = state.calls.next_timeout().is_some_and(|next| next < state.armed);
         let mut woken = match state.woken.is_empty() {
             true => Vec::new(),
@@ -189,7 +200,7 @@ impl Shell {
 }
 
 impl State {
-    fn carry_out(&mut self) {
+    fn carry_out(&mut self, now: Instant) {
         while let Some(effect) = self.calls.poll_effect() {
             match effect {
                 Effect::Send { replica, call, request } => {
@@ -198,6 +209,9 @@ impl State {
                         (self.calls.payload(call), self.calls.options(call), line)
                     {
                         line.request(request, options, payload);
+                        if let Some(spans) = &mut self.spans {
+                            spans.sent(replica, &request, now);
+                        }
                     }
                 }
                 Effect::Cancel { replica, cancel } => {
@@ -208,10 +222,18 @@ impl State {
                 Effect::Done(done) => self.deliver(done, None),
             }
         }
+        if let Some(spans) = &mut self.spans {
+            while let Some(end) = self.calls.poll_end() {
+                spans.ended(end);
+            }
+        }
     }
 
     /// Hands a result to who waits for it.
     pub(super) fn deliver(&mut self, done: Done, answer: Option<Answer>) {
+        if let Some(spans) = &mut self.spans {
+            spans.done(&done);
+        }
         let waiter = self.waiters.get_mut(done.tag as usize);
         if let Some(waiter) = waiter.filter(|waiter| waiter.call == Some(done.call)) {
             waiter.result = Some((done, answer));

@@ -6,4 +6,5 @@ mod connections;
 mod live;
 mod remote;
 mod server;
+mod spans;
 mod together;

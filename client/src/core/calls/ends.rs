@@ -8,7 +8,7 @@ use super::{Calls, Pending};
 use crate::core::call::{Call, NIL, Phase, State};
 use crate::core::guard::Event;
 use crate::core::latency;
-use crate::core::outcome::{CallKey, Done, End, Outcome, Winner};
+use crate::core::outcome::{CallKey, CopyEnd, Done, End, Outcome, Winner};
 use crate::core::policies::Ended;
 
 impl<P> Calls<P> {
@@ -23,7 +23,7 @@ impl<P> Calls<P> {
         if end.may_have_run() && (copy.executed || end == End::Lost) {
             call.ran += 1;
         }
-        let (place, executed) = (copy.replica, copy.executed);
+        let (place, executed, seq) = (copy.replica, copy.executed, call.seq);
         self.replicas.get_mut(place).in_flight -= 1;
         if was_sent {
             self.counters.live -= 1;
@@ -31,6 +31,10 @@ impl<P> Calls<P> {
             // Until a reply is chosen it is as good as wasted.
             self.counters.wasted += u64::from(executed);
             self.observe(slot, n, end, now);
+            if let Some(ends) = &mut self.ends {
+                let call = CallKey(bowline_protocol::Seq(seq));
+                ends.push_back(CopyEnd { call, n: u16::from(n), end });
+            }
         }
     }
 

@@ -37,7 +37,7 @@ use super::counters::Counters;
 use super::latency;
 use super::methods::Methods;
 use super::notice::{Notice, Notices};
-use super::outcome::{CallKey, Done, Effect, Spec, Verdict};
+use super::outcome::{CallKey, CopyEnd, Done, Effect, Spec, Verdict};
 use super::pick::{Order, Picker};
 use super::placement::Placement;
 use super::policies::{Policies, Trial};
@@ -66,6 +66,8 @@ pub struct Calls<P> {
     purse: Purse,
     counters: Counters,
     notices: Notices,
+    /// Ends of copies, if anybody follows them.
+    ends: Option<VecDeque<CopyEnd>>,
     waiting: u32,
     watched: u32,
     /// Calls that wait for a replica to be connected.
@@ -116,6 +118,7 @@ impl<P> Calls<P> {
             purse: Purse::default(),
             counters: Counters::default(),
             notices: Notices::default(),
+            ends: None,
             waiting: 0,
             watched: 0,
             stranded: 0,
@@ -410,6 +413,17 @@ impl<P> Calls<P> {
 
     fn attempt(&self, seq: u64, n: u8) -> Attempt {
         Attempt { client: self.client, seq: Seq(seq), n: u16::from(n) }
+    }
+
+    /// From now on the end of each copy is told by [`Calls::poll_end`], which is to be asked after
+    /// every input, as effects are.
+    pub fn tell_ends(&mut self) {
+        self.ends.get_or_insert_default();
+    }
+
+    /// The end of a copy, until there are no more.
+    pub fn poll_end(&mut self) -> Option<CopyEnd> {
+        self.ends.as_mut()?.pop_front()
     }
 
     /// What is worth a line in a log, until there is nothing more.
