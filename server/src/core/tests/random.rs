@@ -2,6 +2,8 @@
 
 use alloc::collections::BTreeMap;
 
+use bowline_protocol::{Key, TrafficClass};
+
 use super::*;
 
 struct Random(u64);
@@ -29,7 +31,9 @@ struct Walk {
 
 impl Walk {
     fn new(seed: u64) -> Walk {
-        let bench = Bench::with(Config { slots: 3, connections: 4, ..config() });
+        let keys = KeyLimits { results: 3, bytes: 10, life: ms(20) };
+        let shares = vec![3, 1, 2];
+        let bench = Bench::with(Config { slots: 3, connections: 4, keys, shares, ..config() });
         let conns = vec![bench.conn];
         let random = Random(seed);
         let (running, awaited) = (Vec::new(), BTreeMap::new());
@@ -62,7 +66,17 @@ impl Walk {
         request.remaining = Duration::from_micros(self.random.below(40_000));
         request.method = if self.random.below(3) == 0 { SCAN } else { READ };
         self.awaited.insert(request.attempt, conn);
-        self.bench.request_on(conn, request);
+        let options = self.options();
+        self.bench.request_with(conn, request, &options);
+    }
+
+    /// One in three has a key, of a few; few of those were used for something else.
+    fn options(&mut self) -> OptionSet {
+        let id = u128::from(self.random.below(4));
+        let key = Key { id, fingerprint: self.random.below(8) / 7 };
+        let key = (self.random.below(3) == 0).then_some(key);
+        let class = Some(TrafficClass(self.random.below(4) as u8));
+        OptionSet { key, class, ..OptionSet::NONE }
     }
 
     fn pick_conn(&mut self) -> Option<&Conn> {
@@ -125,7 +139,17 @@ impl Walk {
                 Notice::Refused(reply, _) => self.end(conn, reply.attempt),
             }
         }
+        for (conn, reply, _) in turn.answers {
+            self.end(conn, reply.attempt);
+        }
         for start in turn.starts {
+            if let Some(key) = start.options.key {
+                let beside = self
+                    .running
+                    .iter()
+                    .any(|other| other.options.key.is_some_and(|other| other.id == key.id));
+                assert!(!beside, "two copies of one key run at once");
+            }
             assert!(start.deadline > self.bench.now, "it starts after its deadline");
             self.running.push(start);
         }
