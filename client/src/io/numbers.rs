@@ -125,8 +125,8 @@ pub(super) async fn publish(shell: Rc<Shell>, numbers: Numbers, core: usize, eve
     }
 }
 
-/// A name, what it is, and where it stands in a snapshot.
-type Metric<T> = (&'static str, &'static str, fn(&Snapshot) -> T);
+/// A name, what it is, and where it stands in a snapshot, or in a part of one.
+type Metric<T, S = Snapshot> = (&'static str, &'static str, fn(&S) -> T);
 
 const COUNTERS: &[Metric<u64>] = &[
     ("calls", "Calls that were started.", |s| s.counters.calls),
@@ -194,7 +194,7 @@ const GAUGES: &[Metric<f64>] = &[
     ("second_copies", "1 if second copies may be sent.", |s| f64::from(s.second_copies)),
 ];
 
-const REPLICAS: &[(&str, &str, fn(&ReplicaState) -> f64)] = &[
+const REPLICAS: &[Metric<f64, ReplicaState>] = &[
     ("replica_open", "1 if it is connected and takes calls.", |r| f64::from(r.open)),
     ("replica_ejected", "1 if it is left alone.", |r| f64::from(r.ejected)),
     ("replica_in_flight", "Copies that are out there.", |r| f64::from(r.in_flight)),

@@ -11,10 +11,13 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::server::{Answer, READ, World, hedged, run};
 
-/// What is known of each span: its name, its parent, its fields.
+/// A span's name and fields, and its parent.
+type Known = (String, Option<u64>);
+
+/// What is known of each span.
 #[derive(Clone, Default)]
 struct Seen {
-    spans: Arc<Mutex<HashMap<u64, (String, Option<u64>)>>>,
+    spans: Arc<Mutex<HashMap<u64, Known>>>,
 }
 
 struct Fields<'a>(&'a mut String);
