@@ -1,6 +1,7 @@
 //! A client and a server of one process, with a real connection between them: what goes over the
 //! wire beside requests and replies, and in what pieces.
 
+mod nested;
 mod options;
 
 use std::net::SocketAddr;
