@@ -22,6 +22,8 @@ impl Share {
     /// use one up in each turn, more could not be kept to.
     pub(crate) fn new(percent: u8, most: Duration) -> Share {
         let percent = percent.clamp(1, 50);
+        // A budget of nothing is allowed, and still lets each stage go on.
+        let most = most.max(Duration::from_micros(1));
         Share { percent, most, earned: Duration::ZERO, owed: Duration::ZERO }
     }
 

@@ -113,7 +113,7 @@ impl Core {
         let mut share = self.share.get();
         share.earn(start - began);
         let mut last = start;
-        while last - start < self.settings.budget {
+        loop {
             let others_wait = self.is_wanted(last);
             if others_wait && !share.is_earned() {
                 break;
@@ -126,6 +126,9 @@ impl Core {
                 self.counters.background_nanos.add((now - last).as_nanos() as u64);
             }
             last = now;
+            if last - start >= self.settings.budget {
+                break;
+            }
         }
         self.share.set(share);
     }

@@ -303,7 +303,16 @@ fn background_tasks_run_after_what_was_made_ready_after_them() {
 
 #[test]
 fn background_tasks_get_their_share_beside_work_that_never_ends() {
-    run(async {
+    share_beside_work(Runtime::builder().build().unwrap());
+}
+
+#[test]
+fn background_tasks_get_on_without_a_budget_too() {
+    share_beside_work(Runtime::builder().budget(Duration::ZERO).build().unwrap());
+}
+
+fn share_beside_work(runtime: Runtime) {
+    run_on(&runtime, async {
         let polls = Rc::new(Cell::new(0));
         let background = spawn_at(Stage::Background, {
             let polls = polls.clone();
