@@ -67,17 +67,8 @@ impl Service for Echo {
     type Reply = Payload;
 
     fn info(&self) -> ServiceInfo {
-        ServiceInfo {
-            name: "bowline echo",
-            methods: &[MethodInfo {
-                number: ECHO,
-                name: "echo",
-                idempotent: true,
-                keyed: false,
-                duplicable: None,
-                least_useful: Duration::ZERO,
-            }],
-        }
+        const METHODS: &[MethodInfo] = &[MethodInfo::new(ECHO, "echo").idempotent()];
+        ServiceInfo::new("bowline echo", METHODS)
     }
 
     async fn call(&self, _: Context, request: Payload) -> Result<Payload, Failure> {

@@ -36,22 +36,8 @@ pub const IO_ERROR: u16 = 1;
 pub const INFO: ServiceInfo = ServiceInfo {
     name: "bowline blocks",
     methods: &[
-        MethodInfo {
-            number: READ,
-            name: "read",
-            idempotent: true,
-            keyed: false,
-            duplicable: Some(64),
-            least_useful: Duration::ZERO,
-        },
-        MethodInfo {
-            number: FIGURES,
-            name: "figures",
-            idempotent: true,
-            keyed: false,
-            duplicable: None,
-            least_useful: Duration::ZERO,
-        },
+        MethodInfo::new(READ, "read").idempotent().duplicable(64),
+        MethodInfo::new(FIGURES, "figures").idempotent(),
     ],
 };
 

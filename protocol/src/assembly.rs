@@ -3,8 +3,9 @@
 //! What is said of a wrong sender is an [`AssemblyError`], and ends the connection; what is only
 //! too much for now is [`Arrived::NoRoom`], and ends the copy.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+
+use bowline_time::Instant;
 
 use crate::frame::{Goodbye, GoodbyeReason, PayloadOf, Reply, Request, Segment};
 use crate::id::Attempt;
@@ -13,13 +14,20 @@ use crate::options::{OptionSet, Options};
 /// What a payload costs at least of the budget, in bytes: what is kept of it beside its bytes.
 const LEAST_COST: usize = 512;
 
+/// So many payloads of one connection may be under way, at most: they are searched one by one. For
+/// more there is no room, whatever the budget.
+pub const MOST_PARTS: usize = 1024;
+
 /// What a frame brought.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Arrived {
-    /// A request is there whole, with its options, as they came with its first part.
-    Request(Request, OptionSet, Vec<u8>),
+pub enum Arrived<M = Vec<u8>> {
+    /// A request is there whole, with its options, as they came with its first part. What remains
+    /// of its deadline is less by the time it took.
+    Request(Request, OptionSet, M),
     /// A reply is there whole, likewise.
-    Reply(Reply, OptionSet, Vec<u8>),
+    Reply(Reply, OptionSet, M),
+    /// All of a reply came that was [discarded](Assembly::discard).
+    Discarded(Reply),
     /// More has to come.
     UnderWay,
     /// The segment is of no payload under way: it crossed a refusal or a cancel, and is skipped.
@@ -72,37 +80,62 @@ impl AssemblyError {
     }
 }
 
-/// The payloads that one connection has under way to this side.
+/// The payloads that one connection has under way to this side. They are put together in `M`,
+/// which the caller lends for each.
 #[derive(Debug)]
-pub struct Assembly {
-    parts: BTreeMap<(Attempt, PayloadOf), Part>,
+pub struct Assembly<M = Vec<u8>> {
+    parts: Vec<Part<M>>,
     limit: u32,
     budget: usize,
     held: usize,
+    /// No request's time is up before.
+    earliest: Instant,
 }
 
 #[derive(Debug)]
-struct Part {
+struct Part<M> {
     head: Head,
     options: OptionSet,
     total: u32,
-    bytes: Vec<u8>,
+    /// How much of it came, in bytes.
+    came: usize,
+    /// None: nobody waits for it.
+    memory: Option<M>,
+    /// Since when it is under way.
+    opened: Instant,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Head {
     Request(Request),
     Reply(Reply),
 }
 
-impl Assembly {
+impl Head {
+    const fn name(&self) -> (Attempt, PayloadOf) {
+        match self {
+            Head::Request(request) => (request.attempt, PayloadOf::Request),
+            Head::Reply(reply) => (reply.attempt, PayloadOf::Reply),
+        }
+    }
+}
+
+impl<M: AsMut<Vec<u8>>> Assembly<M> {
     /// Takes payloads of up to `limit` bytes (what this side's hello says it takes), and of up to
     /// `budget` bytes together.
-    pub const fn new(limit: u32, budget: usize) -> Assembly {
-        Assembly { parts: BTreeMap::new(), limit, budget, held: 0 }
+    pub const fn new(limit: u32, budget: usize) -> Assembly<M> {
+        let earliest = Instant::FAR_FUTURE;
+        Assembly { parts: Vec::new(), limit, budget, held: 0, earliest }
     }
 
-    /// A request with options came, and perhaps announced more to come.
+    /// Takes payloads of so many bytes together from now on; of what is under way nothing is given
+    /// up. For connections that share a budget.
+    pub const fn set_budget(&mut self, budget: usize) {
+        self.budget = budget;
+    }
+
+    /// A request with options came, and perhaps announced more to come. Its payload is put
+    /// together in `memory`, which is empty.
     ///
     /// # Errors
     ///
@@ -112,11 +145,14 @@ impl Assembly {
         request: Request,
         options: &Options<'_>,
         first: &[u8],
-    ) -> Result<Arrived, AssemblyError> {
-        self.open((request.attempt, PayloadOf::Request), Head::Request(request), options, first)
+        memory: M,
+        now: Instant,
+    ) -> Result<Arrived<M>, AssemblyError> {
+        self.open(Head::Request(request), options, first, memory, now)
     }
 
-    /// A reply with options came, and perhaps announced more to come.
+    /// A reply with options came, and perhaps announced more to come. Its payload is put together
+    /// in `memory`, which is empty.
     ///
     /// # Errors
     ///
@@ -126,39 +162,43 @@ impl Assembly {
         reply: Reply,
         options: &Options<'_>,
         first: &[u8],
-    ) -> Result<Arrived, AssemblyError> {
-        self.open((reply.attempt, PayloadOf::Reply), Head::Reply(reply), options, first)
+        memory: M,
+    ) -> Result<Arrived<M>, AssemblyError> {
+        self.open(Head::Reply(reply), options, first, memory, Instant::EPOCH)
     }
 
     fn open(
         &mut self,
-        name: (Attempt, PayloadOf),
         head: Head,
         options: &Options<'_>,
         first: &[u8],
-    ) -> Result<Arrived, AssemblyError> {
-        let attempt = name.0;
+        memory: M,
+        opened: Instant,
+    ) -> Result<Arrived<M>, AssemblyError> {
+        let (attempt, of) = head.name();
         let came = u32::try_from(first.len()).unwrap_or(u32::MAX);
         let total = options.total().unwrap_or(came);
         if total > self.limit {
             return Err(AssemblyError::TooLarge { attempt, total, limit: self.limit });
         }
-        if self.parts.contains_key(&name) {
+        if self.find(attempt, of).is_some() {
             return Err(AssemblyError::Twice(attempt));
         }
         if came > total {
             return Err(AssemblyError::Overrun { attempt, total });
         }
-        let mut part = Part { head, options: options.to_set(), total, bytes: Vec::new() };
-        if came < total && cost(total) > self.budget - self.held {
+        let (options, memory) = (options.to_set(), Some(memory));
+        let mut part = Part { head, options, total, came: 0, memory, opened };
+        if came < total && !self.has_room(total) {
             return Ok(Arrived::NoRoom);
         }
         part.append(first);
         if came == total {
-            return Ok(part.into_arrived());
+            return Ok(part.into_arrived(opened));
         }
-        self.held += cost(total);
-        self.parts.insert(name, part);
+        self.held += part.cost();
+        self.earliest = self.earliest.min(part.until());
+        self.parts.push(part);
         Ok(Arrived::UnderWay)
     }
 
@@ -167,13 +207,18 @@ impl Assembly {
     /// # Errors
     ///
     /// [`AssemblyError`]: the other side broke the rules.
-    pub fn segment(&mut self, segment: &Segment, bytes: &[u8]) -> Result<Arrived, AssemblyError> {
+    pub fn segment(
+        &mut self,
+        segment: &Segment,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<Arrived<M>, AssemblyError> {
         let attempt = segment.attempt;
-        let name = (attempt, segment.of);
-        let Some(part) = self.parts.get_mut(&name) else {
+        let Some(at) = self.find(attempt, segment.of) else {
             return Ok(Arrived::Skipped);
         };
-        let (expected, total) = (part.bytes.len(), part.total);
+        let part = &mut self.parts[at];
+        let (expected, total) = (part.came, part.total);
         if segment.offset as usize != expected {
             let (expected, found) = (expected as u32, segment.offset);
             return Err(AssemblyError::Gap { attempt, expected, found });
@@ -182,21 +227,61 @@ impl Assembly {
             return Err(AssemblyError::Overrun { attempt, total });
         }
         part.append(bytes);
-        if part.bytes.len() < total as usize {
+        if expected + bytes.len() < total as usize {
             return Ok(Arrived::UnderWay);
         }
-        Ok(self.remove(name).map_or(Arrived::Skipped, Part::into_arrived))
+        Ok(self.remove(at).into_arrived(now))
     }
 
-    /// Nobody waits for this payload any more. Returns whether it was under way.
-    pub fn forget(&mut self, attempt: Attempt, of: PayloadOf) -> bool {
-        self.remove((attempt, of)).is_some()
+    /// Nobody waits for this payload any more. Returns how long it was to be, if it was under way.
+    pub fn forget(&mut self, attempt: Attempt, of: PayloadOf) -> Option<u32> {
+        let at = self.find(attempt, of)?;
+        Some(self.remove(at).total)
     }
 
-    fn remove(&mut self, name: (Attempt, PayloadOf)) -> Option<Part> {
-        let part = self.parts.remove(&name)?;
-        self.held -= cost(part.total);
-        Some(part)
+    /// Nobody waits for this reply any more, but for its end: what came of it is dropped, and the
+    /// rest will be as it comes.
+    pub fn discard(&mut self, attempt: Attempt) {
+        if let Some(at) = self.find(attempt, PayloadOf::Reply) {
+            self.held -= self.parts[at].cost();
+            self.parts[at].memory = None;
+            self.held += self.parts[at].cost();
+        }
+    }
+
+    /// When to call [`Assembly::expire`] next; None while no request is under way.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        (self.earliest < Instant::FAR_FUTURE).then_some(self.earliest)
+    }
+
+    /// Gives up a request whose deadline passed before it was there whole: the copy is shed.
+    /// Returns its name and how long its payload was to be, until there is none.
+    pub fn expire(&mut self, now: Instant) -> Option<(Attempt, u32)> {
+        if now < self.earliest {
+            return None;
+        }
+        if let Some(at) = self.parts.iter().position(|part| part.until() <= now) {
+            let part = self.remove(at);
+            return Some((part.head.name().0, part.total));
+        }
+        let ends = self.parts.iter().map(Part::until);
+        self.earliest = ends.min().unwrap_or(Instant::FAR_FUTURE);
+        None
+    }
+
+    fn has_room(&self, total: u32) -> bool {
+        let left = self.budget.saturating_sub(self.held);
+        cost(total) <= left && self.parts.len() < MOST_PARTS
+    }
+
+    fn find(&self, attempt: Attempt, of: PayloadOf) -> Option<usize> {
+        self.parts.iter().position(|part| part.head.name() == (attempt, of))
+    }
+
+    fn remove(&mut self, at: usize) -> Part<M> {
+        let part = self.parts.swap_remove(at);
+        self.held -= part.cost();
+        part
     }
 
     /// How much of the budget is taken, in bytes.
@@ -205,12 +290,12 @@ impl Assembly {
     }
 
     /// How many payloads are under way.
-    pub fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.parts.len()
     }
 
     /// No payload is under way.
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 }
@@ -220,21 +305,41 @@ const fn cost(total: u32) -> usize {
     if total < LEAST_COST { LEAST_COST } else { total }
 }
 
-impl Part {
-    /// Memory follows what has arrived: at most twice that, and never more than was announced.
-    fn append(&mut self, bytes: &[u8]) {
-        let needed = self.bytes.len() + bytes.len();
-        if needed > self.bytes.capacity() {
-            let wanted = (self.bytes.capacity() * 2).min(self.total as usize).max(needed);
-            self.bytes.reserve_exact(wanted - self.bytes.len());
+impl<M: AsMut<Vec<u8>>> Part<M> {
+    /// When its deadline passes; a reply has none of its own.
+    fn until(&self) -> Instant {
+        match self.head {
+            Head::Request(request) => self.opened + request.remaining,
+            Head::Reply(_) => Instant::FAR_FUTURE,
         }
-        self.bytes.extend_from_slice(bytes);
     }
 
-    fn into_arrived(self) -> Arrived {
-        match self.head {
-            Head::Request(request) => Arrived::Request(request, self.options, self.bytes),
-            Head::Reply(reply) => Arrived::Reply(reply, self.options, self.bytes),
+    fn cost(&self) -> usize {
+        if self.memory.is_some() { cost(self.total) } else { LEAST_COST }
+    }
+
+    /// Memory follows what has arrived: at most twice that, and never more than was announced.
+    fn append(&mut self, bytes: &[u8]) {
+        self.came += bytes.len();
+        let Some(memory) = self.memory.as_mut().map(M::as_mut) else { return };
+        let needed = memory.len() + bytes.len();
+        if needed > memory.capacity() {
+            let wanted = (memory.capacity() * 2).min(self.total as usize).max(needed);
+            memory.reserve_exact(wanted - memory.len());
+        }
+        memory.extend_from_slice(bytes);
+    }
+
+    fn into_arrived(self, now: Instant) -> Arrived<M> {
+        match (self.head, self.memory) {
+            (Head::Request(request), Some(memory)) => {
+                let remaining = request.remaining.saturating_sub(now - self.opened);
+                Arrived::Request(Request { remaining, ..request }, self.options, memory)
+            }
+            (Head::Reply(reply), Some(memory)) => Arrived::Reply(reply, self.options, memory),
+            (Head::Reply(reply), None) => Arrived::Discarded(reply),
+            // A request is forgotten, and never discarded.
+            (Head::Request(_), None) => Arrived::Skipped,
         }
     }
 }

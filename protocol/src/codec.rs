@@ -49,6 +49,9 @@ pub const VERSION: u8 = 1;
 /// Length of a frame's header, in bytes: one cache line.
 pub const HEADER_LEN: usize = 64;
 
+/// The longest payload that any side should say it takes, in bytes.
+pub const MAX_PAYLOAD: u32 = 64 << 20;
+
 /// The longest payload of a hello, in bytes: room for a few hundred methods and cores, and all
 /// that a stranger can make a receiver hold.
 pub const MAX_HELLO: u32 = 16 << 10;

@@ -55,8 +55,9 @@ pub struct Granter {
 }
 
 impl Granter {
-    /// Allows so much to be under way at a time. The window of bytes must be no less than the
-    /// largest payload that this side takes, or such a payload can never be sent.
+    /// Allows so much to be under way at a time. The window of bytes must be no less than twice the
+    /// largest payload that this side takes: of what came free less than half is not granted yet,
+    /// and the largest payload must not have to wait for that.
     pub const fn new(window: Credit) -> Granter {
         let none = Credit { requests: 0, bytes: 0 };
         Granter { window, came: none, returned: none, granted: window }
@@ -88,6 +89,13 @@ impl Granter {
     pub const fn give_back(&mut self, credit: Credit) {
         self.returned.requests = self.returned.requests.saturating_add(credit.requests);
         self.returned.bytes = self.returned.bytes.saturating_add(credit.bytes);
+    }
+
+    /// Once that is given back, too, there will be credit to send.
+    pub fn would_grant(&self, credit: Credit) -> bool {
+        let mut then = *self;
+        then.give_back(credit);
+        then.poll_grant().is_some()
     }
 
     /// The credit to send now, if half of the window came free since the last.
@@ -136,12 +144,23 @@ impl Spender {
         }
     }
 
+    /// There is credit for a request with a payload of so many bytes in all.
+    pub const fn allows(&self, bytes: usize) -> bool {
+        let left = self.left();
+        left.requests > 0 && left.bytes >= bytes as u64
+    }
+
+    /// A request for which credit was spent was not sent after all.
+    pub const fn refund(&mut self, bytes: usize) {
+        self.spent.requests = self.spent.requests.saturating_sub(1);
+        self.spent.bytes = self.spent.bytes.saturating_sub(bytes as u64);
+    }
+
     /// Spends the credit of a request with a payload of so many bytes in all. False if there is
     /// not enough: the request has to wait, or go elsewhere.
     #[must_use]
     pub const fn try_request(&mut self, bytes: usize) -> bool {
-        let left = self.left();
-        if left.requests == 0 || left.bytes < bytes as u64 {
+        if !self.allows(bytes) {
             return false;
         }
         self.spent.requests += 1;

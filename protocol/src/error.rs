@@ -42,6 +42,11 @@ pub enum ErrorKind {
     TooManyCalls,
     /// The payload is larger than the peers take.
     PayloadTooLarge,
+    /// This client had no room for the reply, beside others that were on their way.
+    NoRoom,
+    /// A request that has no form in bytes (then it was not sent), or a reply that is not what its
+    /// method promises; the codec's own words.
+    Codec(&'static str),
     /// The caller cancelled the call.
     Cancelled,
     /// The client was shut down.
@@ -81,6 +86,10 @@ impl Error {
     /// Whose the error is.
     pub const fn whose(&self) -> Whose {
         match self.kind {
+            ErrorKind::Codec(_) => match self.executed {
+                Executed::No => Whose::Caller,
+                Executed::Yes | Executed::Unknown => Whose::Peer,
+            },
             ErrorKind::NoSuchMethod
             | ErrorKind::BadRequest
             | ErrorKind::PayloadTooLarge
@@ -91,7 +100,7 @@ impl Error {
             | ErrorKind::App(_)
             | ErrorKind::DeadlineExceeded => Whose::Peer,
             ErrorKind::NoReplica | ErrorKind::ConnectionLost => Whose::Network,
-            ErrorKind::TooManyCalls | ErrorKind::Closed => Whose::Local,
+            ErrorKind::TooManyCalls | ErrorKind::NoRoom | ErrorKind::Closed => Whose::Local,
         }
     }
 
@@ -105,6 +114,7 @@ impl Error {
                 | ErrorKind::NoReplica
                 | ErrorKind::ConnectionLost
                 | ErrorKind::TooManyCalls
+                | ErrorKind::NoRoom
         )
     }
 }
@@ -123,6 +133,8 @@ impl fmt::Display for Error {
             ErrorKind::App(number) => write!(f, "the service answered with its error {number}")?,
             ErrorKind::TooManyCalls => f.write_str("the client's limit on calls is reached")?,
             ErrorKind::PayloadTooLarge => f.write_str("the payload is above the limit")?,
+            ErrorKind::NoRoom => f.write_str("the client had no room for the reply")?,
+            ErrorKind::Codec(why) => write!(f, "a value and its bytes don't fit: {why}")?,
             ErrorKind::Cancelled => f.write_str("the call was cancelled")?,
             ErrorKind::Closed => f.write_str("the client is closed")?,
         }

@@ -200,6 +200,12 @@ impl Link {
         }
     }
 
+    /// Bytes came, be they a frame or less: the other side is alive. So one large frame that takes
+    /// its time to come in is no silence.
+    pub const fn on_bytes(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
     /// A frame came.
     ///
     /// # Errors

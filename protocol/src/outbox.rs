@@ -10,6 +10,7 @@
 //!     Seq, Status, Takes,
 //! };
 //! use bowline_protocol::assembly::Arrived;
+//! use bowline_time::Instant;
 //!
 //! // What the other side's hello said: `Link::peer_takes` and `Link::peer_features`.
 //! let takes = Takes { frame: 64 << 10, payload: 64 << 20 };
@@ -26,7 +27,7 @@
 //! while !outbox.is_empty() {
 //!     // One turn of the loop: small frames would be encoded into `wire` here.
 //!     let mut wire = Vec::new();
-//!     outbox.fill(&mut wire, 64 << 10);
+//!     outbox.fill(&mut wire, 64 << 10, Instant::EPOCH);
 //!     while let Some(done) = outbox.poll_sent() {
 //!         drop(done.payload); // its buffer is free again
 //!     }
@@ -34,9 +35,9 @@
 //!     while let Some(frame) = frames.next()? {
 //!         let news = match frame {
 //!             Frame::ReplyWith(reply, options, first) => {
-//!                 assembly.open_reply(reply, &options, first)?
+//!                 assembly.open_reply(reply, &options, first, Vec::new())?
 //!             }
-//!             Frame::Segment(segment, bytes) => assembly.segment(&segment, bytes)?,
+//!             Frame::Segment(segment, bytes) => assembly.segment(&segment, bytes, Instant::EPOCH)?,
 //!             other => panic!("{other:?}"),
 //!         };
 //!         if let Arrived::Reply(reply, _, payload) = news {
@@ -50,6 +51,8 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+
+use bowline_time::Instant;
 
 use crate::codec;
 use crate::frame::{Frame, PayloadOf, Reply, Request, Segment};
@@ -122,6 +125,8 @@ struct Sending<P> {
     done: Option<usize>,
     /// The largest piece of it that goes into one frame.
     piece: usize,
+    /// Since when it waits.
+    pushed: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +152,8 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         Outbox { sending: VecDeque::new(), sent: VecDeque::new(), segment, waiting: 0 }
     }
 
-    /// Takes a request to be sent to `peer`.
+    /// Takes a request to be sent to `peer`. What it waits here is taken from what remains of its
+    /// deadline when it leaves.
     ///
     /// # Errors
     ///
@@ -158,8 +164,9 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         options: &OptionSet,
         payload: P,
         peer: &Peer,
+        now: Instant,
     ) -> Result<(), Unsendable> {
-        self.push(Head::Request(request), options, payload, peer)
+        self.push(Head::Request(request), options, payload, peer, now)
     }
 
     /// Takes a reply to be sent to `peer`.
@@ -174,7 +181,7 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         payload: P,
         peer: &Peer,
     ) -> Result<(), Unsendable> {
-        self.push(Head::Reply(reply), options, payload, peer)
+        self.push(Head::Reply(reply), options, payload, peer, Instant::EPOCH)
     }
 
     fn push(
@@ -183,6 +190,7 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         options: &OptionSet,
         payload: P,
         peer: &Peer,
+        pushed: Instant,
     ) -> Result<(), Unsendable> {
         let length = payload.as_ref().len();
         let piece = self.piece(options, length, peer)?;
@@ -191,7 +199,7 @@ impl<P: AsRef<[u8]>> Outbox<P> {
             Ok(total) if length > piece => options.opening(total),
             _ => options.to_bytes(),
         };
-        self.sending.push_back(Sending { head, options, payload, done: None, piece });
+        self.sending.push_back(Sending { head, options, payload, done: None, piece, pushed });
         Ok(())
     }
 
@@ -223,12 +231,12 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     ///
     /// What was appended is as good as sent: ask for no more at a time than may lie before the next
     /// small frame.
-    pub fn fill(&mut self, out: &mut Vec<u8>, room: usize) -> usize {
+    pub fn fill(&mut self, out: &mut Vec<u8>, room: usize, now: Instant) -> usize {
         let start = out.len();
         while out.len() - start < room
             && let Some(mut sending) = self.sending.pop_front()
         {
-            self.waiting -= sending.encode_next(out);
+            self.waiting -= sending.encode_next(out, now);
             if sending.left() > 0 {
                 self.sending.push_back(sending);
             } else {
@@ -279,12 +287,15 @@ impl<P: AsRef<[u8]>> Sending<P> {
     }
 
     /// Appends the next frame. Returns how much of the payload it brings.
-    fn encode_next(&mut self, out: &mut Vec<u8>) -> usize {
+    fn encode_next(&mut self, out: &mut Vec<u8>, now: Instant) -> usize {
         let from = self.done.unwrap_or(0);
         let piece = self.left().min(self.piece);
         let bytes = &self.payload.as_ref()[from..from + piece];
         let options = self.options.as_options();
         let bare = options.as_bytes().is_empty();
+        if let (None, Head::Request(request)) = (self.done, &mut self.head) {
+            request.remaining = request.remaining.saturating_sub(now - self.pushed);
+        }
         let frame = match (self.done, self.head) {
             (None, Head::Request(request)) if bare => Frame::Request(request, bytes),
             (None, Head::Request(request)) => Frame::RequestWith(request, options, bytes),

@@ -3,7 +3,7 @@
 //! [`crate::service!`] makes a module out of a declaration: a type for each method, the table of
 //! methods that a hello checks by name, a stub for clients and a trait for servers. How values
 //! become bytes is a [`Codec`]: [`Raw`] for bytes and text, `Postcard` (feature `serde`) for
-//! whatever serde knows, or one's own.
+//! whatever serde knows, `Prost` (feature `prost`) for Protocol Buffers, or one's own.
 //!
 //! Nothing here sends anything: a client's shell is a [`Caller`], and a server's shell hands what
 //! came to a [`Dispatch`].
@@ -17,7 +17,7 @@
 //!     pub mod words("words") with Raw {
 //!         /// The word that is kept under another.
 //!         1 => get(String) -> String {
-//!             idempotent, duplicable: 4096, least_useful: Duration::from_micros(20)
+//!             idempotent, duplicable: 4096, least_useful: Duration::from_micros(20), cost: 1
 //!         };
 //!         /// Forgets all.
 //!         2 => clear(()) -> ();
@@ -54,6 +54,8 @@ mod typed;
 
 #[cfg(feature = "serde")]
 pub use codec::Postcard;
+#[cfg(feature = "prost")]
+pub use codec::Prost;
 pub use codec::{Codec, CodecError, Raw};
 pub use methods::{Known, Methods, Mismatch};
 pub use typed::{Caller, Dispatch, ServiceError, TypedMethod, answer, call};
@@ -61,6 +63,7 @@ pub use typed::{Caller, Dispatch, ServiceError, TypedMethod, answer, call};
 use core::time::Duration;
 
 use crate::id::Method;
+use crate::options::TrafficClass;
 
 /// What a declaration needs by a path that is good in every crate.
 #[doc(hidden)]
@@ -85,13 +88,24 @@ pub struct MethodInfo {
     pub duplicable: Option<u32>,
     /// With less time left than this it is not worth starting.
     pub least_useful: Duration,
+    /// How much work a call of it is, as the class of those calls that name none themselves; None:
+    /// the class of all that name none.
+    pub cost: Option<TrafficClass>,
 }
 
 impl MethodInfo {
     /// A method of which nothing is promised: it must not run twice.
     pub const fn new(number: Method, name: &'static str) -> MethodInfo {
         let least_useful = Duration::ZERO;
-        MethodInfo { number, name, idempotent: false, keyed: false, duplicable: None, least_useful }
+        MethodInfo {
+            number,
+            name,
+            idempotent: false,
+            keyed: false,
+            duplicable: None,
+            least_useful,
+            cost: None,
+        }
     }
 
     /// Running it twice does no harm.
@@ -116,6 +130,12 @@ impl MethodInfo {
     #[must_use]
     pub const fn least_useful(self, time: Duration) -> MethodInfo {
         MethodInfo { least_useful: time, ..self }
+    }
+
+    /// Its calls are of this class unless they name one.
+    #[must_use]
+    pub const fn cost(self, class: u8) -> MethodInfo {
+        MethodInfo { cost: Some(TrafficClass(class)), ..self }
     }
 
     /// A second copy may be sent of a request with a payload of this length, in bytes.

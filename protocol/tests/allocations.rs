@@ -99,7 +99,7 @@ fn large_payloads_on_their_way_out() {
         pushed.expect("the peer takes it");
         while outbox.poll_sent().is_none() {
             wire.clear();
-            outbox.fill(&mut wire, 16_384);
+            outbox.fill(&mut wire, 16_384, Instant::EPOCH);
         }
     });
 }

@@ -164,6 +164,7 @@ mod metrics;
 pub mod net;
 mod notify;
 mod operation;
+pub mod payload;
 mod probe;
 mod remote;
 mod runtime;

@@ -64,20 +64,20 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a running copy is stopped in silence",
         END,
-        "        let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));\n        self.tell_ended(conn, request.attempt, How::Aborted, by);",
-        "        let _ = (conn, request);",
+        "        let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));\n        self.tell_ended(conn, request.attempt, bytes, How::Aborted, by);",
+        "        let _ = (conn, request, bytes);",
     ),
     mutation(
         "a queued copy ends in silence",
         END,
-        "            self.tell_ended(conn, request.attempt, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
-        "            let _ = (conn, request, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+        "            self.tell_ended(conn, request.attempt, bytes, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+        "            let _ = (conn, request, bytes, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
     ),
     mutation(
         "a copy's end is told twice",
         END,
-        "            self.tell_ended(conn, request.attempt, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
-        "            self.tell_ended(conn, request.attempt, how, by);\n            self.tell_ended(conn, request.attempt, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+        "            self.tell_ended(conn, request.attempt, bytes, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+        "            self.tell_ended(conn, request.attempt, bytes, how, by);\n            self.tell_ended(conn, request.attempt, bytes, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
     ),
     mutation(
         "the twin is cancelled before the last check that can refuse",
@@ -196,7 +196,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "nobody is told of a start where there is no mesh",
         DISPATCH,
-        "            self.effects.notices.push_back((conn, Notice::Started(Started { attempt })));",
+        "            self.effects.notices.push_back((conn, Notice::Started(Started { attempt }), None));",
         "            let _ = (conn, Notice::Started(Started { attempt }));",
     ),
     mutation(
@@ -208,8 +208,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a started copy says that it was withdrawn",
         END,
-        "            self.tell_ended(conn, request.attempt, How::Aborted, running.twin_started);",
-        "            self.tell_ended(conn, request.attempt, How::Withdrawn, running.twin_started);",
+        "            self.tell_ended(conn, request.attempt, bytes, How::Aborted, running.twin_started);",
+        "            self.tell_ended(conn, request.attempt, bytes, How::Withdrawn, running.twin_started);",
     ),
     mutation(
         "a reply denies that it ran",

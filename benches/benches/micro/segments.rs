@@ -6,6 +6,7 @@ use bowline_protocol::{
     Assembly, Attempt, ClientId, Features, Frame, Inbox, Load, OptionSet, Outbox, Peer, Reply, Seq,
     Status, Takes,
 };
+use bowline_time::Instant;
 use criterion::{Criterion, Throughput};
 
 const LENGTH: usize = 4 << 20;
@@ -28,8 +29,10 @@ fn receive(inbox: &mut Inbox, assembly: &mut Assembly, wire: &[u8]) {
     let mut frames = inbox.feed(wire);
     while let Some(frame) = frames.next().expect("sound bytes") {
         let arrived = match frame {
-            Frame::ReplyWith(reply, options, first) => assembly.open_reply(reply, &options, first),
-            Frame::Segment(segment, bytes) => assembly.segment(&segment, bytes),
+            Frame::ReplyWith(reply, options, first) => {
+                assembly.open_reply(reply, &options, first, Vec::new())
+            }
+            Frame::Segment(segment, bytes) => assembly.segment(&segment, bytes, Instant::EPOCH),
             other => unreachable!("{other:?}"),
         };
         black_box(arrived.expect("sound segments"));
@@ -46,14 +49,14 @@ pub(crate) fn benches(c: &mut Criterion) {
             push(&mut outbox, &payload);
             while !outbox.is_empty() {
                 wire.clear();
-                outbox.fill(&mut wire, TURN);
+                outbox.fill(&mut wire, TURN, Instant::EPOCH);
             }
             outbox.poll_sent().map(|sent| sent.attempt)
         });
     });
     let (mut outbox, mut wire) = (Outbox::new(SEGMENT), Vec::new());
     push(&mut outbox, &payload);
-    outbox.fill(&mut wire, usize::MAX);
+    outbox.fill(&mut wire, usize::MAX, Instant::EPOCH);
     group.bench_function("receive_4MiB", |b| {
         let (mut inbox, mut assembly) = (Inbox::new(1 << 20), Assembly::new(64 << 20, 64 << 20));
         b.iter(|| receive(&mut inbox, &mut assembly, black_box(&wire)));

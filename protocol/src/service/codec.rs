@@ -85,6 +85,23 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned> Codec<T> for Postcard {
     }
 }
 
+/// Messages of Protocol Buffers, as [prost](https://docs.rs/prost) makes them: fields may be added,
+/// so the two sides need not be of one age.
+#[cfg(feature = "prost")]
+#[derive(Clone, Copy, Debug)]
+pub struct Prost;
+
+#[cfg(feature = "prost")]
+impl<T: prost::Message + Default> Codec<T> for Prost {
+    fn encode(value: &T, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        value.encode(out).map_err(|_| CodecError("there is no room for the message"))
+    }
+
+    fn decode(bytes: &[u8]) -> Result<T, CodecError> {
+        T::decode(bytes).map_err(|_| CodecError("the bytes are not the message that was expected"))
+    }
+}
+
 /// Lets postcard write behind what is there already.
 #[cfg(feature = "serde")]
 struct Append<'a>(&'a mut Vec<u8>);

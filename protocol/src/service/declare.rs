@@ -5,7 +5,9 @@
 ///     /// What the service is.
 ///     pub mod MODULE("name on the wire") with CODEC {
 ///         /// What the method does.
-///         NUMBER => METHOD(REQUEST) -> REPLY { idempotent, duplicable: BYTES, least_useful: TIME };
+///         NUMBER => METHOD(REQUEST) -> REPLY {
+///             idempotent, duplicable: BYTES, least_useful: TIME, cost: CLASS
+///         };
 ///         NUMBER => METHOD(REQUEST) -> REPLY;
 ///     }
 /// }

@@ -266,6 +266,23 @@ fn a_ping_that_can_not_be_sent_is_no_reason_to_live() {
 }
 
 #[test]
+fn a_frame_that_takes_its_time_to_come_in_is_no_silence() {
+    let mut link = Link::accepted(server(1), LinkConfig::default(), start());
+    link.on_frame(&Frame::Hello(client()), start()).unwrap();
+    let ack = HelloAck { obeys_cancels: false, grant: None };
+    link.on_frame(&Frame::HelloAck(ack), start()).unwrap();
+    let mut now = start();
+    for _ in 0..50 {
+        now += ms(100);
+        link.on_bytes(now);
+        link.on_timeout(now).unwrap();
+        while link.poll_transmit(now).is_some() {}
+    }
+    now += ms(1_000);
+    assert_eq!(link.on_timeout(now), Err(LinkError::Silent(ms(1_000))));
+}
+
+#[test]
 fn only_the_side_that_dialled_a_configured_peer_obeys_cancels_and_only_when_up() {
     let config = LinkConfig::default();
     let mut pair = Pair::new(
@@ -412,6 +429,7 @@ fn methods_that_mean_two_things_are_an_error_by_name() {
         keyed: false,
         duplicable: None,
         least_useful: Duration::ZERO,
+        cost: None,
     }];
     let theirs = ServiceInfo { name: "blocks", methods: RENAMED };
     let with =

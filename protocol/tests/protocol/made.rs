@@ -121,6 +121,7 @@ const METHODS: &[MethodInfo] = &[
         keyed: false,
         duplicable: Some(4096),
         least_useful: Duration::from_micros(100),
+        cost: None,
     },
     MethodInfo {
         number: Method(7),
@@ -129,6 +130,7 @@ const METHODS: &[MethodInfo] = &[
         keyed: false,
         duplicable: None,
         least_useful: Duration::ZERO,
+        cost: None,
     },
 ];
 

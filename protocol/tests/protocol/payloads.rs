@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use bowline_protocol::assembly::Arrived;
+use bowline_protocol::assembly::{Arrived, MOST_PARTS};
 use bowline_protocol::outbox::Unsendable;
 use bowline_protocol::{
     Assembly, AssemblyError, Attempt, Cause, ClientId, Credit, CreditError, Cut, Features, Frame,
     Granter, Inbox, Label, Load, Method, OptionSet, Outbox, PayloadOf, Peer, Reply, Request,
     Segment, Seq, Spender, Status, Takes, codec,
 };
+use bowline_time::Instant;
 use core::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -35,6 +36,8 @@ const fn request(seq: u64) -> Request {
         tie: None,
     }
 }
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
 /// A peer that takes segments.
 fn peer() -> Peer {
@@ -81,12 +84,12 @@ impl Receiver {
                     continue;
                 }
                 Frame::RequestWith(it, options, first) => {
-                    (it.attempt, self.assembly.open_request(it, &options, first)?)
+                    (it.attempt, self.assembly.open_request(it, &options, first, Vec::new(), NOW)?)
                 }
                 Frame::ReplyWith(it, options, first) => {
-                    (it.attempt, self.assembly.open_reply(it, &options, first)?)
+                    (it.attempt, self.assembly.open_reply(it, &options, first, Vec::new())?)
                 }
-                Frame::Segment(it, bytes) => (it.attempt, self.assembly.segment(&it, bytes)?),
+                Frame::Segment(it, bytes) => (it.attempt, self.assembly.segment(&it, bytes, NOW)?),
                 other => panic!("{other:?}"),
             };
             match news {
@@ -96,6 +99,7 @@ impl Receiver {
                 Arrived::NoRoom => self.refused.push(name.seq.0),
                 Arrived::Skipped => self.skipped += 1,
                 Arrived::UnderWay => {}
+                Arrived::Discarded(_) => panic!("nothing was discarded"),
             }
         }
         Ok(())
@@ -135,7 +139,7 @@ proptest! {
                     let options = OptionSet { label: label.then(|| Label::new("x")), ..OptionSet::default() };
                     match of {
                         PayloadOf::Request => {
-                            outbox.push_request(request(seq), &options, bytes.clone(), &peer())
+                            outbox.push_request(request(seq), &options, bytes.clone(), &peer(), NOW)
                         }
                         PayloadOf::Reply => {
                             outbox.push_reply(reply(seq), &options, bytes.clone(), &peer())
@@ -146,7 +150,7 @@ proptest! {
                 }
                 Step::Fill { room } => {
                     let mut wire = Vec::new();
-                    let filled = outbox.fill(&mut wire, room);
+                    let filled = outbox.fill(&mut wire, room, NOW);
                     prop_assert_eq!(filled, wire.len());
                     prop_assert!(filled < room.saturating_add(64 + SEGMENT + MOST_OPTIONS));
                     receiver.receive(&wire).expect("sound segments");
@@ -161,7 +165,7 @@ proptest! {
                         }
                         Cut::UnderWay(given_back) => {
                             prop_assert_eq!(bytes.take(), Some(given_back));
-                            prop_assert!(receiver.assembly.forget(attempt(seq), *of));
+                            prop_assert!(receiver.assembly.forget(attempt(seq), *of).is_some());
                             cut_under_way.push(seq);
                         }
                     }
@@ -194,12 +198,12 @@ proptest! {
             let options = OptionSet::default().opening(number);
             let options = options.as_options();
             let result = match what {
-                0 => assembly.open_reply(reply(seq), &options, &bytes),
-                1 => assembly.open_request(request(seq), &options, &bytes),
+                0 => assembly.open_reply(reply(seq), &options, &bytes, Vec::new()),
+                1 => assembly.open_request(request(seq), &options, &bytes, Vec::new(), NOW),
                 2 => {
                     let of = PayloadOf::Reply;
                     let segment = Segment { attempt: attempt(seq), of, offset: number };
-                    assembly.segment(&segment, &bytes)
+                    assembly.segment(&segment, &bytes, NOW)
                 }
                 _ => {
                     assembly.forget(attempt(seq), PayloadOf::Request);
@@ -264,7 +268,7 @@ fn most_ahead_of_a_small_frame(peer: &Peer) -> usize {
         if outbox.len() < 3 {
             outbox.push_reply(reply(seq), &OptionSet::default(), vec![1; 4 << 20], peer).unwrap();
         }
-        most = most.max(outbox.fill(&mut Vec::new(), turn));
+        most = most.max(outbox.fill(&mut Vec::new(), turn, NOW));
     }
     most
 }
@@ -284,14 +288,25 @@ fn large_payloads_take_turns() {
         outbox.push_reply(reply(seq), &OptionSet::default(), vec![0; 50_000], &peer()).unwrap();
     }
     // One that comes late and is short is not behind what is left of the long ones.
-    outbox.fill(&mut Vec::new(), 10_000);
+    outbox.fill(&mut Vec::new(), 10_000, NOW);
     outbox.push_reply(reply(4), &OptionSet::default(), vec![0; 2 * SEGMENT], &peer()).unwrap();
     let before = outbox.waiting();
     while outbox.poll_sent().is_none() {
-        outbox.fill(&mut Vec::new(), 1);
+        outbox.fill(&mut Vec::new(), 1, NOW);
     }
     assert!(before - outbox.waiting() <= 8 * SEGMENT, "{}", before - outbox.waiting());
     assert_eq!(outbox.len(), 3);
+}
+
+#[test]
+fn what_a_request_waits_to_leave_is_taken_from_its_time() {
+    let mut outbox = Outbox::new(SEGMENT as u32);
+    outbox.push_request(request(1), &OptionSet::NONE, vec![7; 10], &peer(), NOW).unwrap();
+    let mut wire = Vec::new();
+    outbox.fill(&mut wire, 1, NOW + Duration::from_millis(5));
+    let (frame, _) = codec::decode(&wire, 1 << 16).unwrap().expect("it is whole");
+    let Some(Frame::Request(left, _)) = frame else { panic!("{frame:?}") };
+    assert_eq!(left.remaining, request(1).remaining - Duration::from_millis(5));
 }
 
 #[test]
@@ -299,7 +314,7 @@ fn what_fits_in_one_piece_is_a_plain_frame() {
     let mut outbox = Outbox::new(SEGMENT as u32);
     outbox.push_reply(reply(1), &OptionSet::default(), vec![7; SEGMENT], &peer()).unwrap();
     let (mut wire, mut plain) = (Vec::new(), Vec::new());
-    outbox.fill(&mut wire, 1);
+    outbox.fill(&mut wire, 1, NOW);
     codec::encode(&Frame::Reply(reply(1), &[7; SEGMENT]), &mut plain);
     assert_eq!(wire, plain);
 }
@@ -314,7 +329,7 @@ fn a_payload_that_the_peer_does_not_take_is_refused_before_it_is_sent() {
     let labelled = OptionSet { label: Some(Label::new("x")), ..bare };
     let too_large = |length, limit| Err(Unsendable::TooLarge { length, limit });
     let mut push = |length, options, to| {
-        outbox.push_request(request(length as u64), options, vec![0; length], to)
+        outbox.push_request(request(length as u64), options, vec![0; length], to, NOW)
     };
     assert_eq!(push(2_001, &bare, &old), too_large(2_001, 2_000));
     assert_eq!(push(2_000, &bare, &old), Ok(()));
@@ -323,9 +338,9 @@ fn a_payload_that_the_peer_does_not_take_is_refused_before_it_is_sent() {
     assert_eq!(push(10_000, &labelled, &new), Ok(()));
     // And no frame is larger than the peer takes, whatever the segment.
     let mut large = Outbox::new(1 << 20);
-    large.push_request(request(1), &labelled, vec![0; 10_000], &new).unwrap();
+    large.push_request(request(1), &labelled, vec![0; 10_000], &new, NOW).unwrap();
     let mut wire = Vec::new();
-    large.fill(&mut wire, usize::MAX);
+    large.fill(&mut wire, usize::MAX, NOW);
     let mut inbox = Inbox::new(takes.frame);
     let mut frames = inbox.feed(&wire);
     while frames.next().expect("within the limit").is_some() {}
@@ -339,7 +354,7 @@ fn what_the_budget_has_no_room_for_is_refused_and_its_segments_skipped() {
     }
     let mut receiver = Receiver::new(9_000);
     let mut wire = Vec::new();
-    outbox.fill(&mut wire, usize::MAX);
+    outbox.fill(&mut wire, usize::MAX, NOW);
     receiver.receive(&wire).unwrap();
     assert_eq!(receiver.refused, [3]);
     assert_eq!(receiver.skipped, 3);
@@ -352,7 +367,7 @@ fn segments_that_do_not_follow_are_errors_by_name() {
     let opened = |total| {
         let mut assembly = Assembly::new(1_000, 10_000);
         let options = OptionSet::default().opening(total);
-        let opened = assembly.open_reply(reply(1), &options.as_options(), &[1; 10]);
+        let opened = assembly.open_reply(reply(1), &options.as_options(), &[1; 10], Vec::new());
         (assembly, opened)
     };
     let segment = |offset| Segment { attempt: attempt(1), of: PayloadOf::Reply, offset };
@@ -365,35 +380,85 @@ fn segments_that_do_not_follow_are_errors_by_name() {
     assert_eq!(first, Ok(Arrived::UnderWay));
     let options = OptionSet::default().opening(20);
     assert_eq!(
-        assembly.open_reply(reply(1), &options.as_options(), &[]),
+        assembly.open_reply(reply(1), &options.as_options(), &[], Vec::new()),
         Err(AssemblyError::Twice(attempt))
     );
     for found in [0, 9, 11] {
         let gap = AssemblyError::Gap { attempt, expected: 10, found };
-        assert_eq!(assembly.segment(&segment(found), &[1]), Err(gap));
+        assert_eq!(assembly.segment(&segment(found), &[1], NOW), Err(gap));
     }
     let overrun = AssemblyError::Overrun { attempt, total: 20 };
-    assert_eq!(assembly.segment(&segment(10), &[1; 11]), Err(overrun));
+    assert_eq!(assembly.segment(&segment(10), &[1; 11], NOW), Err(overrun));
     assert_eq!(
-        assembly.segment(&Segment { of: PayloadOf::Request, ..segment(10) }, &[1]),
+        assembly.segment(&Segment { of: PayloadOf::Request, ..segment(10) }, &[1], NOW),
         Ok(Arrived::Skipped)
     );
-    let whole = assembly.segment(&segment(10), &[2; 10]).unwrap();
+    let whole = assembly.segment(&segment(10), &[2; 10], NOW).unwrap();
     let Arrived::Reply(_, _, payload) = whole else { panic!("{whole:?}") };
     assert_eq!(payload, [[1; 10], [2; 10]].concat());
+}
+
+#[test]
+fn a_request_s_deadline_counts_from_its_first_part() {
+    let ms = Duration::from_millis;
+    let mut assembly: Assembly = Assembly::new(1_000, 10_000);
+    let mut open = |seq, total, remaining| {
+        let options = OptionSet::default().opening(total);
+        let request = Request { remaining, ..request(seq) };
+        assembly.open_request(request, &options.as_options(), &[1; 10], Vec::new(), NOW).unwrap()
+    };
+    assert_eq!(open(1, 20, ms(50)), Arrived::UnderWay);
+    assert_eq!(open(2, 30, ms(40)), Arrived::UnderWay);
+    assert_eq!(assembly.next_timeout(), Some(NOW + ms(40)));
+    let segment = Segment { attempt: attempt(1), of: PayloadOf::Request, offset: 10 };
+    let whole = assembly.segment(&segment, &[2; 10], NOW + ms(30)).unwrap();
+    let Arrived::Request(request, ..) = whole else { panic!("{whole:?}") };
+    assert_eq!(request.remaining, ms(20));
+    assert_eq!(assembly.expire(NOW + ms(39)), None);
+    assert_eq!(assembly.expire(NOW + ms(40)), Some((attempt(2), 30)));
+    assert_eq!(assembly.expire(NOW + ms(40)), None);
+    assert_eq!((assembly.next_timeout(), assembly.held()), (None, 0));
+}
+
+#[test]
+fn a_discarded_reply_takes_no_room_and_still_comes_to_its_end() {
+    let mut assembly: Assembly = Assembly::new(1 << 20, 1 << 20);
+    let options = OptionSet::default().opening(1 << 20);
+    let opened =
+        assembly.open_reply(reply(1), &options.as_options(), &[1; 1000], Vec::new()).unwrap();
+    assert_eq!((opened, assembly.held()), (Arrived::UnderWay, 1 << 20));
+    assembly.discard(attempt(1));
+    assert!(assembly.held() < 1000, "{}", assembly.held());
+    let segment = |offset| Segment { attempt: attempt(1), of: PayloadOf::Reply, offset };
+    let rest = vec![1; (1 << 20) - 1001];
+    assert_eq!(assembly.segment(&segment(1000), &rest, NOW), Ok(Arrived::UnderWay));
+    let end = assembly.segment(&segment((1 << 20) - 1), &[1], NOW);
+    assert_eq!((end, assembly.held()), (Ok(Arrived::Discarded(reply(1))), 0));
+}
+
+#[test]
+fn so_many_payloads_are_under_way_and_no_more() {
+    let mut assembly: Assembly = Assembly::new(1_000, usize::MAX);
+    let options = OptionSet::default().opening(20);
+    let mut open =
+        |seq| assembly.open_reply(reply(seq), &options.as_options(), &[1; 10], Vec::new()).unwrap();
+    for seq in 0..MOST_PARTS as u64 {
+        assert_eq!(open(seq), Arrived::UnderWay);
+    }
+    assert_eq!(open(MOST_PARTS as u64), Arrived::NoRoom);
 }
 
 #[test]
 fn memory_follows_what_has_arrived_and_not_what_was_announced() {
     let mut assembly = Assembly::new(1 << 26, 1 << 30);
     let options = OptionSet::default().opening(1 << 20);
-    assembly.open_reply(reply(1), &options.as_options(), &[1; 100]).unwrap();
+    assembly.open_reply(reply(1), &options.as_options(), &[1; 100], Vec::new()).unwrap();
     let mut offset = 100;
     let whole = loop {
         let piece = vec![1; ((1 << 20) - offset as usize).min(60_000)];
         let segment = Segment { attempt: attempt(1), of: PayloadOf::Reply, offset };
         offset += piece.len() as u32;
-        if let Arrived::Reply(_, _, whole) = assembly.segment(&segment, &piece).unwrap() {
+        if let Arrived::Reply(_, _, whole) = assembly.segment(&segment, &piece, NOW).unwrap() {
             break whole;
         }
     };
@@ -413,6 +478,16 @@ fn who_ignores_its_credit_is_named() {
 }
 
 #[test]
+fn what_was_not_sent_after_all_costs_no_credit() {
+    let mut spender = Spender::new(Some(Credit { requests: 1, bytes: 100 }));
+    assert!(spender.allows(100) && !spender.allows(101));
+    assert!(spender.try_request(60));
+    assert!(!spender.allows(0));
+    spender.refund(60);
+    assert_eq!(spender.left(), Credit { requests: 1, bytes: 100 });
+}
+
+#[test]
 fn credit_comes_back_by_halves_of_the_window() {
     let mut granter = Granter::new(Credit { requests: 8, bytes: 1_000 });
     for _ in 0..8 {
@@ -420,9 +495,11 @@ fn credit_comes_back_by_halves_of_the_window() {
     }
     let one = Credit { requests: 1, bytes: 10 };
     for _ in 0..3 {
+        assert!(!granter.would_grant(one));
         granter.give_back(one);
         assert_eq!(granter.poll_grant(), None);
     }
+    assert!(granter.would_grant(one));
     granter.give_back(one);
     assert_eq!(granter.poll_grant(), Some(Credit { requests: 12, bytes: 1_040 }));
     assert_eq!(granter.poll_grant(), None);

@@ -17,7 +17,7 @@ bowline_protocol::service! {
     mod words("words") with Raw {
         /// The word that is kept under another.
         1 => get(String) -> String {
-            idempotent, duplicable: 16, least_useful: Duration::from_micros(20)
+            idempotent, duplicable: 16, least_useful: Duration::from_micros(20), cost: 3
         };
         /// Keeps one.
         4 => put(Vec<u8>) -> ();
@@ -189,6 +189,20 @@ fn services_that_grew_apart_are_told_by_name_and_one_that_only_grew_is_not() {
         check("words", const { &[MethodInfo::new(Method(4), "put").idempotent()] }),
         Err(Mismatch::Promise("put".into()))
     );
+}
+
+#[cfg(feature = "prost")]
+#[test]
+fn messages_of_protocol_buffers_go_there_and_back() {
+    use bowline_protocol::service::{Codec, Prost};
+
+    // The wrapper of a string: field 1, with its length.
+    let mut bytes = b"x".to_vec();
+    Prost::encode(&"bowline".to_owned(), &mut bytes).unwrap();
+    assert_eq!(&bytes[1..], b"\x0a\x07bowline");
+    assert_eq!(Prost::decode(&bytes[1..]), Ok("bowline".to_owned()));
+    let short: Result<String, CodecError> = Prost::decode(&bytes[1..5]);
+    assert!(short.is_err());
 }
 
 #[cfg(feature = "serde")]

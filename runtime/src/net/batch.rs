@@ -7,7 +7,7 @@ use super::piece::Piece;
 
 /// Memory that grew beyond this is not kept when all is sent: there is some for each connection,
 /// and the connections may be many, and idle.
-const KEPT_CAPACITY: usize = 64 << 10;
+const KEPT_CAPACITY: usize = 160 << 10;
 /// The same for the places of pieces.
 const KEPT_PIECES: usize = 64;
 

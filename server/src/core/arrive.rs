@@ -45,7 +45,7 @@ impl<P> Core<P> {
         }
         let known = match self.fitness(conn, &request, options) {
             Ok(known) => known,
-            Err(unfit) => return self.refuse_unfit(conn, &request, &unfit),
+            Err(unfit) => return self.refuse_unfit(conn, &request, bytes, &unfit),
         };
         if let Some(tie) = request.tie
             && self.tombs.take(request.attempt, tie.twin)
@@ -53,15 +53,15 @@ impl<P> Core<P> {
             self.stats.accepted += 1;
             self.stats.tombstones_hit += 1;
             self.stats.withdrawn_by_tombstone += 1;
-            return self.tell_ended(conn, request.attempt, How::Withdrawn, Some(tie.twin.n));
+            return self.tell_ended(conn, request.attempt, bytes, How::Withdrawn, Some(tie.twin.n));
         }
         if let Some(result) = self.remembered(&request, options) {
             self.stats.accepted += 1;
-            return self.answer(conn, request.attempt, Status::Ok, result);
+            return self.answer(conn, request.attempt, bytes, Status::Ok, result);
         }
         let class = self.config.class_of(options);
         if let Err(full) = self.make_room(conn, &request, class, known.rule, bytes, now) {
-            return self.refuse_full(conn, &request, class, &full);
+            return self.refuse_full(conn, &request, class, bytes, &full);
         }
         self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));
     }
@@ -98,7 +98,7 @@ impl<P> Core<P> {
         Ok(known)
     }
 
-    fn refuse_unfit(&mut self, conn: Conn, request: &Request, unfit: &Unfit) {
+    fn refuse_unfit(&mut self, conn: Conn, request: &Request, bytes: usize, unfit: &Unfit) {
         let (counter, status, why) = match unfit {
             Unfit::NoMethod => {
                 (&mut self.stats.rejected_no_method, Status::NoSuchMethod, "no such method")
@@ -124,10 +124,10 @@ impl<P> Core<P> {
         *counter += 1;
         let (attempt, load) = (request.attempt, self.load());
         let reply = Reply { attempt, status, executed: false, load };
-        self.effects.notices.push_back((conn, Notice::Refused(reply, why)));
+        self.effects.notices.push_back((conn, Notice::Refused(reply, why), Some(bytes)));
     }
 
-    fn refuse_full(&mut self, conn: Conn, request: &Request, class: u8, full: &Full) {
+    fn refuse_full(&mut self, conn: Conn, request: &Request, class: u8, bytes: usize, full: &Full) {
         let drained = self.wait_of_next(class, true);
         let (counter, after) = match *full {
             Full::Requests => (&mut self.stats.rejected_queue_requests, drained),
@@ -139,6 +139,6 @@ impl<P> Core<P> {
         *counter += 1;
         let retry_after = after.max(RETRY_AFTER_MIN);
         let refusal = Overloaded { attempt: request.attempt, retry_after, load: self.load() };
-        self.effects.notices.push_back((conn, Notice::Overloaded(refusal)));
+        self.effects.notices.push_back((conn, Notice::Overloaded(refusal), Some(bytes)));
     }
 }

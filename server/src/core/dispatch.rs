@@ -112,7 +112,7 @@ impl<P> Core<P> {
             self.effects.cancels.push_back((tie.twin.station, cancel));
         } else if let Some(conn) = copy.conn {
             self.stats.starts_told += 1;
-            self.effects.notices.push_back((conn, Notice::Started(Started { attempt })));
+            self.effects.notices.push_back((conn, Notice::Started(Started { attempt }), None));
         }
     }
 

@@ -64,6 +64,8 @@ pub enum Effect<P> {
         conn: Conn,
         /// What.
         notice: Notice,
+        /// How many bytes the request had that it ends; None if it ends none.
+        frees: Option<usize>,
     },
     /// Answer a copy that brought the key of another, with what that one was answered.
     Answer {
@@ -73,6 +75,8 @@ pub enum Effect<P> {
         reply: Reply,
         /// The reply's payload.
         result: Arc<[u8]>,
+        /// How many bytes the request had.
+        frees: usize,
     },
     /// Start the handler, and say so when it is done: [`Core::on_finished`](super::Core::on_finished)
     /// or [`Core::on_aborted`](super::Core::on_aborted).

@@ -14,7 +14,7 @@ impl<P> Core<P> {
     }
 
     /// A handler is done, with this status and reply. Returns what to answer, and on which
-    /// connection; None if nobody waits for it any more (or the copy is not known). Who waits for
+    /// connection, and how many bytes the request had; None if nobody waits for it any more (or the copy is not known). Who waits for
     /// the result of a copy with the same key is answered by an effect.
     pub fn on_finished(
         &mut self,
@@ -22,10 +22,10 @@ impl<P> Core<P> {
         status: Status,
         result: &[u8],
         now: Instant,
-    ) -> Option<(Conn, Reply)> {
+    ) -> Option<(Conn, Reply, usize)> {
         let index = self.copies.find(copy.0)?;
         let State::Running(running) = self.copies.at(index).state else { return None };
-        let Copy { request, conn, entry, .. } = self.free_slot(index, running, now)?;
+        let Copy { request, conn, entry, bytes, .. } = self.free_slot(index, running, now)?;
         if let Some(entry) = entry {
             self.settle_key(entry, status, result, now);
         }
@@ -35,21 +35,22 @@ impl<P> Core<P> {
         };
         if running.stop == Some(StopReason::CallerDone) {
             self.stats.aborted_by_caller += 1;
-            self.tell_ended(conn, request.attempt, How::Aborted, running.twin_started);
+            self.tell_ended(conn, request.attempt, bytes, How::Aborted, running.twin_started);
             return None;
         }
         self.stats.replied += 1;
         self.stats.replied_failed += u64::from(status == Status::Failed);
         // Whatever the handler says of the request: it was started.
         let reply = Reply { attempt: request.attempt, status, executed: true, load: self.load() };
-        Some((conn, reply))
+        Some((conn, reply, bytes))
     }
 
     /// A handler stopped without an answer, since it was asked to or the shell made it.
     pub fn on_aborted(&mut self, copy: CopyKey, now: Instant) {
         let Some(index) = self.copies.find(copy.0) else { return };
         let State::Running(running) = self.copies.at(index).state else { return };
-        let Some(Copy { request, conn, entry, .. }) = self.free_slot(index, running, now) else {
+        let Some(Copy { request, conn, entry, bytes, .. }) = self.free_slot(index, running, now)
+        else {
             return;
         };
         if let Some(entry) = entry {
@@ -66,7 +67,7 @@ impl<P> Core<P> {
             Some(StopReason::Closed) | None => self.stats.aborted_by_server += 1,
         }
         let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));
-        self.tell_ended(conn, request.attempt, How::Aborted, by);
+        self.tell_ended(conn, request.attempt, bytes, How::Aborted, by);
     }
 
     /// A client's connection is gone, and with it whoever waited for its copies: those that wait
@@ -93,8 +94,8 @@ impl<P> Core<P> {
         if let State::Queued = self.copies.at(index).state {
             self.estimate.left();
         }
-        if let Some(Copy { request, conn: Some(conn), .. }) = self.copies.remove(index) {
-            self.tell_ended(conn, request.attempt, how, by);
+        if let Some(Copy { request, conn: Some(conn), bytes, .. }) = self.copies.remove(index) {
+            self.tell_ended(conn, request.attempt, bytes, how, by);
         }
     }
 
@@ -106,9 +107,16 @@ impl<P> Core<P> {
         }
     }
 
-    pub(super) fn tell_ended(&mut self, conn: Conn, attempt: Attempt, how: How, by: Option<u16>) {
+    pub(super) fn tell_ended(
+        &mut self,
+        conn: Conn,
+        attempt: Attempt,
+        bytes: usize,
+        how: How,
+        by: Option<u16>,
+    ) {
         let ended = Ended { attempt, how, by, load: self.load() };
-        self.effects.notices.push_back((conn, Notice::Ended(ended)));
+        self.effects.notices.push_back((conn, Notice::Ended(ended), Some(bytes)));
     }
 
     /// Takes note of how long a copy ran, and forgets it.

@@ -74,8 +74,8 @@ impl<P> Core<P> {
     }
 
     fn answer_waiting(&mut self, index: u32, status: Status, result: Arc<[u8]>) {
-        if let Some(Copy { request, conn: Some(conn), .. }) = self.copies.remove(index) {
-            self.answer(conn, request.attempt, status, result);
+        if let Some(Copy { request, conn: Some(conn), bytes, .. }) = self.copies.remove(index) {
+            self.answer(conn, request.attempt, bytes, status, result);
         }
     }
 
@@ -84,22 +84,23 @@ impl<P> Core<P> {
         &mut self,
         conn: Conn,
         attempt: Attempt,
+        bytes: usize,
         status: Status,
         result: Arc<[u8]>,
     ) {
         self.stats.replied += 1;
         self.stats.replied_by_key += 1;
         let reply = Reply { attempt, status, executed: true, load: self.load() };
-        self.effects.answers.push_back((conn, reply, result));
+        self.effects.answers.push_back((conn, reply, result, bytes));
     }
 
     fn refuse_other_use(&mut self, index: u32) {
-        if let Some(Copy { request, conn: Some(conn), .. }) = self.copies.remove(index) {
+        if let Some(Copy { request, conn: Some(conn), bytes, .. }) = self.copies.remove(index) {
             self.stats.replied += 1;
             self.stats.replied_other_use += 1;
             let (attempt, load) = (request.attempt, self.load());
             let reply = Reply { attempt, status: Status::BadRequest, executed: false, load };
-            self.effects.notices.push_back((conn, Notice::Refused(reply, OTHER_USE)));
+            self.effects.notices.push_back((conn, Notice::Refused(reply, OTHER_USE), Some(bytes)));
         }
     }
 }

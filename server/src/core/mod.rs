@@ -110,8 +110,10 @@ pub struct Core<P> {
 /// What is to be done, by kind, in the order in which it is to be done.
 struct Effects {
     cancels: VecDeque<(Station, bowline_protocol::Cancel)>,
-    notices: VecDeque<(Conn, Notice)>,
-    answers: VecDeque<(Conn, Reply, Arc<[u8]>)>,
+    /// With how many bytes the request had that each ends, if it ends one.
+    notices: VecDeque<(Conn, Notice, Option<usize>)>,
+    /// With how many bytes each request had.
+    answers: VecDeque<(Conn, Reply, Arc<[u8]>, usize)>,
     starts: VecDeque<Key>,
     aborts: VecDeque<(Key, StopReason)>,
 }
@@ -187,11 +189,11 @@ impl<P> Core<P> {
         if let Some((to, cancel)) = self.effects.cancels.pop_front() {
             return Some(Effect::Cancel { to, cancel });
         }
-        if let Some((conn, notice)) = self.effects.notices.pop_front() {
-            return Some(Effect::Send { conn, notice });
+        if let Some((conn, notice, frees)) = self.effects.notices.pop_front() {
+            return Some(Effect::Send { conn, notice, frees });
         }
-        if let Some((conn, reply, result)) = self.effects.answers.pop_front() {
-            return Some(Effect::Answer { conn, reply, result });
+        if let Some((conn, reply, result, frees)) = self.effects.answers.pop_front() {
+            return Some(Effect::Answer { conn, reply, result, frees });
         }
         while let Some(key) = self.effects.starts.pop_front() {
             if let Some(start) = self.hand_over(key) {

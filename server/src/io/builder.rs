@@ -6,12 +6,16 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::string::String;
 use std::vec::Vec;
 
-use bowline_protocol::{LinkConfig, ReplicaId, Station, options};
+use bowline_protocol::codec::MAX_PAYLOAD;
+use bowline_protocol::{Credit, LinkConfig, ReplicaId, Station, options};
 
 use super::mesh::{MOST_CORES, Peer};
 use super::server::{self, Running};
 use super::service::Service;
 use crate::core::{Adaptive, ConfigError, KeyLimits, Overload};
+
+/// The longest payload that is taken in one frame, in bytes.
+const LONGEST_FRAME: u32 = 1 << 20;
 
 /// Bounds on what clients can make a core hold. All are for each core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,10 +32,16 @@ pub struct Limits {
     pub connections_per_address: u32,
     /// Of those, kept for the addresses of peers, where there are any.
     pub connections_reserved: u32,
-    /// Bytes of the payload of one request. (One without options may take the room of options, too.)
+    /// Bytes of the payload of one request, up to 64 MiB. (One without options may take the room of
+    /// options, too.)
     pub request_bytes: u32,
-    /// Bytes that may be queued for one connection. Whoever reads so slowly that there are more is
-    /// disconnected.
+    /// Bytes of the payloads of requests that are on their way in segments, of all connections.
+    pub assembly_bytes: usize,
+    /// What a connection's client may have under way: requests, and bytes of their payloads. One that
+    /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.
+    pub credit: Credit,
+    /// Bytes that may wait for one connection, before one more reply. Whoever reads so slowly that
+    /// there are more is disconnected.
     pub outgoing_bytes: usize,
     /// Bytes that may be queued for all clients together. If there are more, those that have most
     /// are disconnected.
@@ -41,16 +51,39 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The longest payload of a frame, in bytes: a request's, behind its options.
+    /// The longest payload of a frame, in bytes: a request's, behind its options. Longer requests
+    /// come in segments.
     pub(super) fn frame_bytes(&self) -> u32 {
-        self.request_bytes.saturating_add(options::MAX_LEN as u32)
+        self.request_bytes.min(LONGEST_FRAME) + options::MAX_LEN as u32
+    }
+
+    /// A request of the largest size fits into everything that it goes through.
+    fn check(&self) -> Result<(), ServeError> {
+        let request = self.request_bytes;
+        let too_small = |what, bytes| Err(ServeError::TooSmall { what, bytes, request });
+        if request > MAX_PAYLOAD {
+            return Err(ServeError::RequestTooLarge(request));
+        }
+        if self.queue_bytes < request as usize {
+            return too_small("queue_bytes", self.queue_bytes as u64);
+        }
+        if self.assembly_bytes < request as usize {
+            return too_small("assembly_bytes", self.assembly_bytes as u64);
+        }
+        if self.credit.bytes / 2 < request.into() {
+            return too_small("half of credit.bytes", self.credit.bytes / 2);
+        }
+        if self.credit.requests == 0 {
+            return Err(ServeError::NoCredit);
+        }
+        Ok(())
     }
 }
 
 impl Default for Limits {
     /// 16 slots; 1024 copies of 16 MiB in all may wait; 1024 connections, 512 from one address and 64
-    /// kept for peers; requests of 1 MiB; 16 MiB queued for a connection, 256 MiB for all; 4096
-    /// tombstones.
+    /// kept for peers; requests of 1 MiB, 64 MiB in all on their way; 4096 requests of 64 MiB in all
+    /// under way and 16 MiB of replies waiting for a connection, 256 MiB for all; 4096 tombstones.
     fn default() -> Self {
         Limits {
             slots: 16,
@@ -60,6 +93,8 @@ impl Default for Limits {
             connections_per_address: 512,
             connections_reserved: 64,
             request_bytes: 1 << 20,
+            assembly_bytes: 64 << 20,
+            credit: Credit { requests: 4096, bytes: 64 << 20 },
             outgoing_bytes: 16 << 20,
             outgoing_total: 256 << 20,
             tombstones: 4096,
@@ -83,12 +118,14 @@ pub enum ServeError {
     /// A peer that was given twice.
     #[error("replica {0} can't be a peer twice")]
     PeerTwice(ReplicaId),
-    /// A request of the largest size would never fit into the queue.
-    #[error("queue_bytes ({queue}) is less than request_bytes ({request})")]
-    QueueTooSmall {
-        /// The queue's limit, in bytes.
-        queue: usize,
-        /// The request's, in bytes.
+    /// A request of the largest size would never fit.
+    #[error("{what} ({bytes}) is less than request_bytes ({request})")]
+    TooSmall {
+        /// The limit that it would exceed.
+        what: &'static str,
+        /// That limit, in bytes.
+        bytes: u64,
+        /// The largest request, in bytes.
         request: u32,
     },
     /// All connections are kept for peers.
@@ -99,6 +136,12 @@ pub enum ServeError {
         /// Of how many.
         connections: u32,
     },
+    /// Larger requests than any side should take.
+    #[error("request_bytes is {0}, and may be {max} at most", max = MAX_PAYLOAD)]
+    RequestTooLarge(u32),
+    /// No client could ever send a request.
+    #[error("credit.requests is 0: no client could ever send a request")]
+    NoCredit,
     /// A limit or a method that can't be.
     #[error("{0}")]
     Config(#[from] ConfigError),
@@ -389,10 +432,6 @@ impl Builder {
         if !self.peers.is_empty() && reserved >= connections {
             return Err(ServeError::Reserve { reserved, connections });
         }
-        let Limits { queue_bytes: queue, request_bytes: request, .. } = self.limits;
-        if queue < request as usize {
-            return Err(ServeError::QueueTooSmall { queue, request });
-        }
-        Ok(())
+        self.limits.check()
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::string::ToString;
@@ -10,14 +11,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bowline_protocol::{
-    ClientId, Features, Frame, Goodbye, GoodbyeReason, Hello, Identity, Inbox, Link, LinkError,
-    LinkEvent, OptionSet, Reply, Request, Station, WireError, codec, options,
+    Assembly, AssemblyError, ClientId, CreditError, Features, Frame, Goodbye, GoodbyeReason, Hello,
+    Identity, Inbox, Link, LinkError, LinkEvent, PayloadOf, Peer, Station, WireError,
 };
-use bowline_runtime::net::{Shutdown, TcpStream};
+use bowline_runtime::net::Shutdown;
+use bowline_runtime::payload::Payload;
 use bowline_runtime::{Notify, now, sleep_until, spawn, timeout};
 use bowline_time::Instant;
 
 use super::mesh;
+use super::sender::Sender;
 use super::service::Service;
 use super::shell::Shell;
 use crate::core::{Conn, Origin};
@@ -50,6 +53,10 @@ pub(super) enum End {
     #[error("{0} cores are more than a replica can have ({max})", max = mesh::MOST_CORES)]
     TooManyCores(usize),
     #[error("{0}")]
+    Assembly(#[from] AssemblyError),
+    #[error("{0}")]
+    Credit(#[from] CreditError),
+    #[error("{0}")]
     Socket(#[from] io::Error),
     #[error("the other side closed it")]
     Closed,
@@ -63,77 +70,49 @@ impl End {
                 Some(Goodbye { reason: GoodbyeReason::Protocol })
             }
             End::Link(error) => error.goodbye(),
+            End::Assembly(error) => Some(error.goodbye()),
+            End::Credit(error) => Some(error.goodbye()),
             End::OtherCore(_) => Some(Goodbye { reason: GoodbyeReason::Leaving }),
             End::Socket(_) | End::Closed => None,
         }
     }
 }
 
-pub(super) struct Connection {
+pub(super) struct Connection<R> {
     pub(super) side: Side,
-    pub(super) stream: TcpStream,
+    pub(super) out: Rc<Sender<R>>,
+    pub(super) assembly: RefCell<Assembly<Payload>>,
     link: RefCell<Link>,
+    /// What the other side takes and understands, once it has said hello.
+    pub(super) peer: Cell<Peer>,
     /// Whose cancels go out on it, once it is up.
     route: Cell<Option<Station>>,
     /// What its timer is set to.
     alarm: Cell<Instant>,
-    /// The link wants to be looked at before that.
+    /// There is something to look at before that.
     sooner: Notify,
     /// Why this side ended it, if a timer did.
     ended: RefCell<Option<LinkError>>,
-    /// Bytes that may be queued for the other side.
-    outgoing_max: usize,
-    /// It was disconnected, as it did not read what it had asked for.
-    too_slow: Cell<bool>,
-    /// Goodbye was said: nothing more is, and what comes is not listened to.
-    parted: Cell<bool>,
 }
 
-impl Connection {
+impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
     pub(super) fn new(
         side: Side,
-        stream: TcpStream,
+        out: Rc<Sender<R>>,
         link: Link,
-        outgoing_max: usize,
-    ) -> Rc<Connection> {
+        largest_request: u32,
+    ) -> Rc<Connection<R>> {
         Rc::new(Connection {
             side,
-            stream,
+            out,
+            assembly: RefCell::new(Assembly::new(largest_request, 0)),
             link: RefCell::new(link),
+            peer: Cell::default(),
             route: Cell::new(None),
             alarm: Cell::new(Instant::FAR_FUTURE),
             sooner: Notify::new(),
             ended: RefCell::new(None),
-            outgoing_max,
-            too_slow: Cell::new(false),
-            parted: Cell::new(false),
         })
-    }
-
-    /// Appends a frame to what goes out at the next flush. Who reads so slowly that more is queued
-    /// than may be is disconnected, whatever it asked for: replies, or pongs only.
-    pub(super) fn send(&self, frame: &Frame<'_>) {
-        if self.parted.get() {
-            return;
-        }
-        self.stream.send_with(|out| codec::encode(frame, out));
-        if self.stream.queued() > self.outgoing_max {
-            self.cut_off();
-        }
-    }
-
-    /// Ends it at once, since it reads too slowly.
-    pub(super) fn cut_off(&self) {
-        self.too_slow.set(true);
-        self.stream.abort();
-    }
-
-    /// As [`Connection::send`], with what the other side understands of the options.
-    pub(super) fn reply(&self, reply: Reply, options: &OptionSet, payload: &[u8]) {
-        if options.is_empty() || !self.link.borrow().peer_features().has(Features::OPTIONS) {
-            return self.send(&Frame::Reply(reply, payload));
-        }
-        self.send(&Frame::ReplyWith(reply, options.to_bytes().as_options(), payload));
     }
 
     /// The peer's core that hears cancels on it, by its own account.
@@ -146,23 +125,22 @@ impl Connection {
         self.link.borrow().is_up()
     }
 
-    /// The largest reply that the other side takes, in bytes.
-    pub(super) fn reply_max(&self) -> usize {
-        let link = self.link.borrow();
-        let options =
-            if link.peer_features().has(Features::OPTIONS) { options::MAX_LEN } else { 0 };
-        (link.peer_takes().frame as usize).saturating_sub(options)
-    }
-
-    /// Sends what the link has to say.
+    /// Sends what the link has to say, and sees to it that the timer is not too late.
     fn transmit(&self) {
-        let mut link = self.link.borrow_mut();
-        while let Some(frame) = link.poll_transmit(now()) {
-            self.send(&frame);
+        {
+            let mut link = self.link.borrow_mut();
+            while let Some(frame) = link.poll_transmit(now()) {
+                self.out.send(&frame);
+            }
         }
-        if link.next_timeout() < self.alarm.get() {
+        if self.next_timeout() < self.alarm.get() {
             self.sooner.notify();
         }
+    }
+
+    fn next_timeout(&self) -> Instant {
+        let requests = self.assembly.borrow().next_timeout();
+        requests.unwrap_or(Instant::FAR_FUTURE).min(self.link.borrow().next_timeout())
     }
 
     /// Tells the other side that this one leaves, within that time.
@@ -171,19 +149,9 @@ impl Connection {
         self.transmit();
     }
 
-    /// Says goodbye. The other side will close the connection when it has read it.
-    ///
-    /// This side listens on (see `see_off`): if it closed with something unread, the
-    /// kernel would take back what the other side has not yet got.
-    pub(super) fn say_goodbye(&self, reason: GoodbyeReason, why: &str) {
-        self.send(&Frame::Goodbye(Goodbye { reason }, why.as_bytes()));
-        self.parted.set(true);
-        self.stream.shutdown(Shutdown::Write);
-    }
-
     /// Lets the other side read what was said last, and close the connection.
     async fn see_off(self: Rc<Self>) {
-        let other_side = async { while let Ok(Some(_)) = self.stream.receive().await {} };
+        let other_side = async { while let Ok(Some(_)) = self.out.stream.receive().await {} };
         // Whoever does not close it in time has had its chance.
         let _ = timeout(LAST_WORDS, other_side).await;
     }
@@ -202,14 +170,15 @@ impl Connection {
 
     /// Runs a connection to its end: hello first, then whatever comes. To be run at the stage of
     /// input, so that all that has arrived is applied before anything is decided.
-    pub(super) async fn run<S: Service>(self: &Rc<Self>, shell: &Rc<Shell<S>>) -> End {
+    pub(super) async fn run<S: Service<Reply = R>>(self: &Rc<Self>, shell: &Rc<Shell<S>>) -> End {
         self.transmit();
-        let timer = spawn(watch(self.clone()));
+        let timer = spawn(watch(self.clone(), shell.clone()));
         let mut inbox = Inbox::new(shell.limits.frame_bytes());
         let end = loop {
             if let Err(end) = self.receive(shell, &mut inbox).await {
                 break end;
             }
+            self.out.settle();
             self.transmit();
             shell.changed.notify();
         };
@@ -220,28 +189,29 @@ impl Connection {
     }
 
     /// Waits for input, and applies all that is there.
-    async fn receive<S: Service>(
+    async fn receive<S: Service<Reply = R>>(
         self: &Rc<Self>,
         shell: &Rc<Shell<S>>,
         inbox: &mut Inbox,
     ) -> Result<(), End> {
-        let mut lease = self.stream.receive().await?.ok_or(End::Closed)?;
+        let mut lease = self.out.stream.receive().await?.ok_or(End::Closed)?;
+        self.link.borrow_mut().on_bytes(now());
         loop {
             let mut frames = inbox.feed(&lease);
             // To the end of the piece also after a goodbye: the next one begins within a frame.
             while let Some(frame) = frames.next()? {
-                if !self.parted.get() {
+                if !self.out.has_parted() {
                     self.apply(shell, &frame)?;
                 }
             }
-            match self.stream.try_receive() {
+            match self.out.stream.try_receive() {
                 Some(next) => lease = next,
                 None => return Ok(()),
             }
         }
     }
 
-    fn apply<S: Service>(
+    fn apply<S: Service<Reply = R>>(
         self: &Rc<Self>,
         shell: &Rc<Shell<S>>,
         frame: &Frame<'_>,
@@ -259,8 +229,13 @@ impl Connection {
     }
 
     /// The other side said who it is. Where this side dialled, it must be the core it was meant for.
-    fn on_known<S: Service>(&self, shell: &Rc<Shell<S>>) -> Result<(), End> {
+    fn on_known<S: Service<Reply = R>>(&self, shell: &Rc<Shell<S>>) -> Result<(), End> {
         let link = self.link.borrow();
+        let (takes, features) = (link.peer_takes(), link.peer_features());
+        self.peer.set(Peer { takes, features });
+        if features.has(Features::CREDIT) && matches!(self.side, Side::Accepted(_)) {
+            self.out.count(shell.limits.credit);
+        }
         let (Side::Dialled(wanted), Some(hello)) = (self.side, link.peer()) else { return Ok(()) };
         if hello.ports.len() > mesh::MOST_CORES {
             return Err(End::TooManyCores(hello.ports.len()));
@@ -269,7 +244,7 @@ impl Connection {
         if hello.station() == Some(wanted) { Ok(()) } else { Err(End::OtherCore(hello.clone())) }
     }
 
-    fn on_up<S: Service>(self: &Rc<Self>, shell: &Rc<Shell<S>>) {
+    fn on_up<S: Service<Reply = R>>(self: &Rc<Self>, shell: &Rc<Shell<S>>) {
         let link = self.link.borrow();
         let Some(station) = link.peer().and_then(Hello::station) else { return };
         match self.side {
@@ -282,22 +257,27 @@ impl Connection {
         }
     }
 
-    fn on_call_frame<S: Service>(
+    fn on_call_frame<S: Service<Reply = R>>(
         &self,
         shell: &Rc<Shell<S>>,
         frame: &Frame<'_>,
     ) -> Result<(), End> {
         match (frame, self.side) {
             (Frame::Request(request, payload), Side::Accepted(conn)) => {
-                self.on_request(shell, conn, *request, &OptionSet::NONE, payload)
+                self.on_request(shell, conn, request, payload)
             }
-            (Frame::RequestWith(request, options, payload), Side::Accepted(conn))
-                if options.total().is_none() =>
+            (Frame::RequestWith(request, options, first), Side::Accepted(conn)) => {
+                self.on_request_with(shell, conn, request, options, first)
+            }
+            (Frame::Segment(segment, bytes), Side::Accepted(conn))
+                if segment.of == PayloadOf::Request =>
             {
-                self.on_request(shell, conn, *request, &options.to_set(), payload)
+                self.on_segment(shell, conn, segment, bytes)
             }
-            (Frame::Cancel(cancel), _) => {
-                shell.core.borrow_mut().on_cancel(self.origin(), *cancel, now());
+            (Frame::Cancel(cancel), side) => {
+                if !matches!(side, Side::Accepted(_)) || !self.stop_on_its_way(shell, cancel) {
+                    shell.core.borrow_mut().on_cancel(self.origin(), *cancel, now());
+                }
                 Ok(())
             }
             _ => Err(End::Misplaced(frame.name())),
@@ -305,34 +285,21 @@ impl Connection {
     }
 
     /// The other side is this client, as it says.
-    fn is_of(&self, client: ClientId) -> bool {
+    pub(super) fn is_of(&self, client: ClientId) -> bool {
         let link = self.link.borrow();
         link.peer().is_some_and(|peer| peer.identity == Identity::Client(client))
     }
 
-    fn on_request<S: Service>(
-        &self,
-        shell: &Rc<Shell<S>>,
-        conn: Conn,
-        request: Request,
-        options: &OptionSet,
-        payload: &[u8],
-    ) -> Result<(), End> {
-        if !self.is_of(request.attempt.client) {
-            return Err(End::OtherClient);
-        }
-        let copy = || shell.payloads.copy(payload);
-        shell.core.borrow_mut().on_request(conn, request, options, payload.len(), copy, now());
-        Ok(())
-    }
-
     /// Tells all whom it concerns that the connection is over.
-    fn finish<S: Service>(self: &Rc<Self>, shell: &Rc<Shell<S>>, end: &End) {
+    fn finish<S: Service<Reply = R>>(self: &Rc<Self>, shell: &Rc<Shell<S>>, end: &End) {
         shell.count(|io| {
             io.closed += 1;
-            io.slow_readers += u64::from(self.too_slow.get());
+            io.slow_readers += u64::from(self.out.was_too_slow());
             match end {
-                End::Wire(_) | End::Misplaced(_) | End::OtherClient => io.protocol_errors += 1,
+                End::Wire(_) | End::Misplaced(_) | End::OtherClient | End::Assembly(_) => {
+                    io.protocol_errors += 1;
+                }
+                End::Credit(_) => io.credit_exceeded += 1,
                 End::Link(LinkError::Silent(_)) => io.silent += 1,
                 End::Link(LinkError::Goodbye(_) | LinkError::Drained) => {}
                 End::Link(_) | End::TooManyCores(_) => io.protocol_errors += 1,
@@ -340,9 +307,11 @@ impl Connection {
             }
         });
         if let Some(Goodbye { reason }) = end.goodbye() {
-            self.say_goodbye(reason, &end.to_string());
+            self.out.say_goodbye(reason, &end.to_string());
             drop(spawn(self.clone().see_off()));
         }
+        self.out.close();
+        shell.release(&mut self.assembly.borrow_mut());
         if let Some(station) = self.route.take() {
             shell.route_down(station, self);
         }
@@ -356,10 +325,10 @@ impl Connection {
     }
 }
 
-/// Lets time pass for a connection's link, until it ends.
-async fn watch(connection: Rc<Connection>) {
+/// Lets time pass for a connection, until it ends.
+async fn watch<S: Service>(connection: Rc<Connection<S::Reply>>, shell: Rc<Shell<S>>) {
     loop {
-        let next = connection.link.borrow().next_timeout();
+        let next = connection.next_timeout();
         connection.alarm.set(next);
         let (mut alarm, mut sooner) = (sleep_until(next), connection.sooner.notified());
         let rang = poll_fn(|task| {
@@ -371,6 +340,7 @@ async fn watch(connection: Rc<Connection>) {
         if !rang.await {
             continue;
         }
+        connection.shed_late_requests(&shell);
         let result = connection.link.borrow_mut().on_timeout(now());
         if let Err(LinkError::Drained) = result {
             // Whoever had it leave says goodbye, and sees that it is read.
@@ -379,7 +349,7 @@ async fn watch(connection: Rc<Connection>) {
         if let Err(error) = result {
             connection.ended.replace(Some(error));
             // Its reader wakes up, and sees to the rest.
-            connection.stream.shutdown(Shutdown::Read);
+            connection.out.stream.shutdown(Shutdown::Read);
             return;
         }
         connection.transmit();

@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bowline_protocol::Status;
+use bowline_runtime::payload::Payload;
 use tracing::Span;
 
+use super::answer::Answer;
 use super::context::Context;
-use super::payload::Payload;
 use super::service::{Failure, Service};
 use super::shell::Shell;
 use crate::core::CopyKey;
@@ -54,18 +55,20 @@ impl<S: Service> Ending<S> {
     fn tell(mut self, outcome: Result<S::Reply, Failure>) {
         self.told = true;
         match outcome {
-            Ok(reply) => self.answer(Status::Ok, &reply),
-            Err(Failure { status: Some(status), payload }) => self.answer(status, &payload),
+            Ok(reply) => self.answer(Status::Ok, Answer::Reply(reply)),
+            Err(Failure { status: Some(status), payload }) => {
+                self.answer(status, Answer::Failure(payload));
+            }
             Err(Failure { status: None, .. }) => self.abort(),
         }
     }
 
-    fn answer(&self, status: Status, payload: &[u8]) {
+    fn answer(&self, status: Status, answer: Answer<S::Reply>) {
         if let Some(span) = &self.span {
             span.record("end", tracing::field::debug(status));
         }
         self.shell.tally.count(self.context.row());
-        self.shell.finish(self.copy, status, payload);
+        self.shell.finish(self.copy, status, answer);
     }
 
     fn abort(&self) {
@@ -83,7 +86,7 @@ impl<S: Service> Drop for Ending<S> {
         }
         if std::thread::panicking() {
             self.shell.count(|io| io.panics += 1);
-            self.answer(Status::Failed, b"the handler panicked");
+            self.answer(Status::Failed, Answer::Text("the handler panicked"));
         } else {
             self.abort();
         }

@@ -12,16 +12,21 @@
 //!
 //! Cores share nothing but the address.
 
+mod answer;
 mod builder;
 mod connection;
 mod context;
 mod doors;
+mod drain;
 #[cfg(feature = "metrics")]
 mod exposed;
 mod handler;
+mod ledger;
 mod mesh;
 pub mod once;
-mod payload;
+mod requests;
+mod routes;
+mod sender;
 mod server;
 mod service;
 mod shell;
@@ -31,9 +36,9 @@ mod tally;
 mod tasks;
 mod typed;
 
+pub use bowline_runtime::payload::Payload;
 pub use builder::{Builder, Limits, ServeError};
 pub use context::{CancelToken, Context, Role};
-pub use payload::Payload;
 pub use server::{Collected, Control, Running, Server};
 pub use service::{Failure, Service};
 pub use stats::{IoStats, Snapshot};

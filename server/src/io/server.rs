@@ -23,8 +23,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::builder::{Builder, ServeError};
+use super::drain::Inside;
 use super::service::Service;
-use super::shell::{Inside, Parts, Shell};
+use super::shell::{Parts, Shell};
 use super::spans::Spans;
 use super::stats::Snapshot;
 use super::tally::Rows;
@@ -510,7 +511,10 @@ impl Seat {
     fn hello(&self, station: Station, ports: Vec<u16>, service: &impl Service) -> Hello {
         let limits = self.builder.limits;
         Hello {
-            features: Features::GO_AWAY.with(Features::OPTIONS),
+            features: Features::GO_AWAY
+                .with(Features::OPTIONS)
+                .with(Features::SEGMENTS)
+                .with(Features::CREDIT),
             takes: Some(Takes { frame: limits.frame_bytes(), payload: limits.request_bytes }),
             methods: Some(service.info().to_methods()),
             ..Hello::server(station, ports)

@@ -6,9 +6,9 @@ use std::ops::Deref;
 use std::vec::Vec;
 
 use bowline_protocol::{Method, ServiceInfo, Status};
+use bowline_runtime::payload::Payload;
 
 use super::context::Context;
-use super::payload::Payload;
 
 /// Anything with methods that can be called.
 ///

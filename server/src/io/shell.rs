@@ -1,6 +1,5 @@
 //! A core on its thread: the machine that decides, the connections, and the running handlers.
 
-use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -9,33 +8,36 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::{
-    Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, OptionSet, ReplicaId, Station, Status,
+    Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, OptionSet, Reply, Station, Status,
     codec,
 };
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{JoinHandle, Notify, metrics, now, spawn, timeout};
-
+use bowline_runtime::payload::{Payload, Pool};
+use bowline_runtime::{JoinHandle, Notify, now, spawn};
 use bowline_time::Instant;
 
+use super::answer::{Answer, Letter};
 use super::builder::Limits;
-use super::connection::{Connection, LAST_WORDS, Side};
+use super::connection::{Connection, Side};
 use super::context::Stops;
 use super::doors::{Doors, Refusal};
 use super::handler;
 use super::mesh::{Cores, Peer};
-use super::payload::{Payload, Pool};
-use super::server::Collected;
+use super::sender::{Sender, largest_reply};
 use super::service::Service;
 use super::spans::Spans;
-use super::stats::{IoStats, Snapshot};
+use super::stats::IoStats;
 use super::tally::Tally;
-use crate::core::{Conn, CopyKey, Core, Effect, Histograms, TooManyConnections};
+use crate::core::{Conn, CopyKey, Core, Effect, TooManyConnections};
 
 /// How often it is looked how much is queued for all connections: so much more than may be is queued
 /// as handlers answer in this time.
 const OUTGOING_LOOK: Duration = Duration::from_millis(1);
 
-pub(super) struct Shell<S> {
+/// Connections by their places.
+type Places<R> = Vec<Option<Rc<Connection<R>>>>;
+
+pub(super) struct Shell<S: Service> {
     pub(super) core: RefCell<Core<Payload>>,
     pub(super) service: S,
     pub(super) limits: Limits,
@@ -53,18 +55,20 @@ pub(super) struct Shell<S> {
     /// When it was last looked how much is queued for all connections.
     outgoing_looked: Cell<Instant>,
     /// The accepted connections, by the place of their name.
-    accepted: RefCell<Vec<Option<Rc<Connection>>>>,
+    pub(super) accepted: RefCell<Places<S::Reply>>,
     /// The connection by which each core of a peer hears cancels: the one that came up last.
-    routes: RefCell<BTreeMap<Station, Rc<Connection>>>,
-    io: Cell<IoStats>,
+    pub(super) routes: RefCell<BTreeMap<Station, Rc<Connection<S::Reply>>>>,
+    /// Bytes of the budget for requests on their way that are taken.
+    pub(super) assembling: Cell<usize>,
+    pub(super) io: Cell<IoStats>,
     /// There is something to decide.
     pub(super) changed: Notify,
-    draining: Cell<bool>,
-    /// While the core drains: a copy or a connection has ended.
-    drained: Notify,
+    pub(super) draining: Cell<bool>,
+    /// While the core drains: a copy, a reply or a connection has ended.
+    pub(super) drained: Rc<Notify>,
     /// The core is to end.
     pub(super) over: Notify,
-    acceptors: RefCell<Vec<JoinHandle<()>>>,
+    pub(super) acceptors: RefCell<Vec<JoinHandle<()>>>,
 }
 
 /// What a shell is made of.
@@ -103,10 +107,11 @@ impl<S: Service> Shell<S> {
             spans,
             accepted: RefCell::default(),
             routes: RefCell::default(),
+            assembling: Cell::new(0),
             io: Cell::default(),
             changed: Notify::new(),
             draining: Cell::new(false),
-            drained: Notify::new(),
+            drained: Rc::new(Notify::new()),
             over: Notify::new(),
             acceptors: RefCell::default(),
         })
@@ -126,7 +131,7 @@ impl<S: Service> Shell<S> {
 
     /// Makes a connection of an accepted stream; None if there are as many as may be, and this one
     /// was sent away.
-    pub(super) fn accept(&self, stream: TcpStream) -> Option<Rc<Connection>> {
+    pub(super) fn accept(&self, stream: TcpStream) -> Option<Rc<Connection<S::Reply>>> {
         let from = stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |from| from.ip());
         let asked = self.doors.borrow().ask(from);
         let opened = asked.and_then(|()| {
@@ -148,8 +153,8 @@ impl<S: Service> Shell<S> {
         self.doors.borrow_mut().enter(conn.index(), from);
         self.count(|io| io.accepted += 1);
         let link = Link::accepted(self.hello.clone(), self.link, now());
-        let side = Side::Accepted(conn);
-        let connection = Connection::new(side, stream, link, self.limits.outgoing_bytes);
+        let link = link.with_grant(self.limits.credit);
+        let connection = self.connection(Side::Accepted(conn), stream, link);
         let mut accepted = self.accepted.borrow_mut();
         if accepted.len() <= conn.index() {
             accepted.resize_with(conn.index() + 1, || None);
@@ -159,10 +164,15 @@ impl<S: Service> Shell<S> {
     }
 
     /// Makes a connection of a stream to a peer's core.
-    pub(super) fn dialled(&self, station: Station, stream: TcpStream) -> Rc<Connection> {
+    pub(super) fn dialled(&self, station: Station, stream: TcpStream) -> Rc<Connection<S::Reply>> {
         let expected = Some(station.replica);
         let link = Link::dialled(self.hello.clone(), expected, self.link, now());
-        Connection::new(Side::Dialled(station), stream, link, self.limits.outgoing_bytes)
+        self.connection(Side::Dialled(station), stream, link)
+    }
+
+    fn connection(&self, side: Side, stream: TcpStream, link: Link) -> Rc<Connection<S::Reply>> {
+        let out = Sender::new(stream, self.limits.outgoing_bytes, self.drained.clone());
+        Connection::new(side, out, link, self.limits.request_bytes)
     }
 
     pub(super) fn on_closed(&self, conn: Conn) {
@@ -183,82 +193,25 @@ impl<S: Service> Shell<S> {
         }
         self.outgoing_looked.set(now);
         let accepted = self.accepted.borrow();
-        let queued = |connection: &&Rc<Connection>| connection.stream.queued();
+        let queued = |connection: &&Rc<Connection<S::Reply>>| connection.out.waiting();
         let mut sum: usize = accepted.iter().flatten().map(|one| queued(&one)).sum();
         while sum > self.limits.outgoing_total
             && let Some(most) = accepted.iter().flatten().max_by_key(queued)
             && let mostly @ 1.. = queued(&most)
         {
             self.count(|io| io.outgoing_full += 1);
-            most.cut_off();
+            most.out.give_up();
             sum -= mostly.min(sum);
-            if most.stream.queued() == mostly {
+            if most.out.waiting() == mostly {
                 break;
             }
         }
     }
 
-    fn client(&self, conn: Conn) -> Option<Rc<Connection>> {
+    fn client(&self, conn: Conn) -> Option<Rc<Connection<S::Reply>>> {
         let accepted = self.accepted.borrow();
         let connection = accepted.get(conn.index())?.as_ref()?;
         (connection.side == Side::Accepted(conn)).then(|| connection.clone())
-    }
-
-    // The mesh.
-
-    pub(super) fn is_peer(&self, replica: ReplicaId) -> bool {
-        self.peers.iter().any(|peer| peer.replica == replica)
-    }
-
-    /// A peer has such a core, as it said itself where this side dialled it.
-    fn is_station(&self, station: Station) -> bool {
-        let mut peers = self.peers.iter().zip(&self.cores);
-        peers.any(|(peer, cores)| peer.replica == station.replica && cores.has(station.core))
-    }
-
-    /// A peer's core obeys cancels that it hears on this connection, by its own account. It takes
-    /// the place of an earlier one, which is most likely dead and has not noticed.
-    pub(super) fn route_up(&self, station: Station, connection: &Rc<Connection>) {
-        if !self.is_station(station) {
-            self.count(|io| io.mesh_unknown += 1);
-            return;
-        }
-        if self.routes.borrow_mut().insert(station, connection.clone()).is_some() {
-            self.count(|io| io.mesh_replaced += 1);
-        }
-        self.core.borrow_mut().on_mesh_up(station);
-        tracing::debug!(?station, "cancels reach a peer's core");
-    }
-
-    /// A peer told how many cores it has: those that came before it did are welcome now.
-    pub(super) fn routes_known(&self, replica: ReplicaId) {
-        for connection in self.accepted.borrow().iter().flatten() {
-            if let Some(station) = connection.route()
-                && station.replica == replica
-                && self.is_station(station)
-                && !self.routes.borrow().contains_key(&station)
-            {
-                self.route_up(station, connection);
-            }
-        }
-    }
-
-    /// A connection on which a peer's core heard cancels is over. If it was the last that came up,
-    /// an earlier one may live yet.
-    pub(super) fn route_down(&self, station: Station, connection: &Rc<Connection>) {
-        let mut routes = self.routes.borrow_mut();
-        if !routes.get(&station).is_some_and(|route| Rc::ptr_eq(route, connection)) {
-            return;
-        }
-        let accepted = self.accepted.borrow();
-        let mut others = accepted.iter().flatten();
-        if let Some(other) = others.find(|other| other.route() == Some(station)) {
-            routes.insert(station, other.clone());
-            return;
-        }
-        routes.remove(&station);
-        self.core.borrow_mut().on_mesh_down(station);
-        tracing::debug!(?station, "cancels do not reach a peer's core any more");
     }
 
     // Copies.
@@ -277,7 +230,7 @@ impl<S: Service> Shell<S> {
                 None => break,
             }
         }
-        if self.draining.get() && self.has_no_copies() {
+        if self.draining.get() {
             self.drained.notify();
         }
     }
@@ -286,18 +239,19 @@ impl<S: Service> Shell<S> {
         match effect {
             Effect::Cancel { to, cancel } => {
                 if let Some(connection) = self.routes.borrow().get(&to) {
-                    connection.send(&Frame::Cancel(cancel));
+                    connection.out.send(&Frame::Cancel(cancel));
                 }
             }
-            Effect::Send { conn, notice } => {
-                if let Some(connection) = self.client(conn) {
-                    connection.send(&notice.frame());
+            Effect::Send { conn, notice, frees } => {
+                let Some(connection) = self.client(conn) else { return };
+                match frees {
+                    Some(bytes) => connection.out.end(&notice.frame(), bytes),
+                    None => connection.out.send(&notice.frame()),
                 }
             }
-            Effect::Answer { conn, reply, result } => {
-                if let Some(connection) = self.client(conn) {
-                    connection.send(&Frame::Reply(reply, &result));
-                }
+            Effect::Answer { conn, reply, result, frees } => {
+                let letter = Letter { answer: Answer::Stored(result), frees };
+                self.reply(conn, reply, &OptionSet::NONE, letter);
             }
             Effect::Start(start) => {
                 let context = self.stops.begin(&start);
@@ -308,22 +262,29 @@ impl<S: Service> Shell<S> {
     }
 
     /// A handler is done, with this.
-    pub(super) fn finish(&self, copy: CopyKey, status: Status, payload: &[u8]) {
+    pub(super) fn finish(&self, copy: CopyKey, status: Status, answer: Answer<S::Reply>) {
         let label = self.stops.end(copy);
         let caller = self.core.borrow().connection_of(copy).and_then(|conn| self.client(conn));
-        let too_large = caller.is_some_and(|caller| payload.len() > caller.reply_max());
-        let (status, payload) = match too_large {
-            true => (Status::Failed, &b"the reply is larger than the caller takes"[..]),
-            false => (status, payload),
+        let largest = caller.map_or(usize::MAX, |caller| largest_reply(&caller.peer.get()));
+        let (status, answer) = match answer.len() > largest {
+            true => {
+                self.count(|io| io.replies_too_large += 1);
+                (Status::Failed, Answer::Text("the reply is larger than the caller takes"))
+            }
+            false => (status, answer),
         };
-        let finished = self.core.borrow_mut().on_finished(copy, status, payload, now());
-        if let Some((conn, reply)) = finished
-            && let Some(connection) = self.client(conn)
-        {
-            self.count(|io| io.replies_too_large += u64::from(too_large));
-            connection.reply(reply, &OptionSet { label, ..OptionSet::default() }, payload);
+        let finished = self.core.borrow_mut().on_finished(copy, status, &answer, now());
+        if let Some((conn, reply, frees)) = finished {
+            let options = OptionSet { label, ..OptionSet::NONE };
+            self.reply(conn, reply, &options, Letter { answer, frees });
         }
         self.changed.notify();
+    }
+
+    fn reply(&self, conn: Conn, reply: Reply, options: &OptionSet, letter: Letter<S::Reply>) {
+        if let Some(connection) = self.client(conn) {
+            connection.out.reply(reply, options, letter, &connection.peer.get());
+        }
     }
 
     /// A handler stopped without an answer.
@@ -331,85 +292,5 @@ impl<S: Service> Shell<S> {
         self.stops.end(copy);
         self.core.borrow_mut().on_aborted(copy, now());
         self.changed.notify();
-    }
-
-    fn has_no_copies(&self) -> bool {
-        let stats = self.core.borrow().stats();
-        stats.queued + stats.running == 0
-    }
-
-    // The end.
-
-    /// Keeps the tasks that accept connections, to end them when the core drains.
-    pub(super) fn keep_acceptor(&self, acceptor: JoinHandle<()>) {
-        self.acceptors.borrow_mut().push(acceptor);
-    }
-
-    /// Takes on nothing new, waits up to `grace` for what is here, and says goodbye.
-    async fn drain(self: Rc<Self>, grace: Duration) {
-        self.acceptors.borrow().iter().for_each(JoinHandle::abort);
-        self.core.borrow_mut().drain();
-        let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
-        connections.iter().for_each(|connection| connection.leave(grace));
-        let all_ended = async {
-            while !self.has_no_copies() {
-                self.drained.notified().await;
-            }
-        };
-        // Whether all have ended or the time is up: what is left is told of by the close.
-        let _ = timeout(grace, all_ended).await;
-        let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
-        for connection in &connections {
-            connection.say_goodbye(GoodbyeReason::Leaving, "the server is shutting down");
-        }
-        drop(connections);
-        let all_closed = async {
-            while self.core.borrow().connections() > 0 {
-                self.drained.notified().await;
-            }
-        };
-        let _ = timeout(LAST_WORDS, all_closed).await;
-        self.over.notify();
-    }
-}
-
-/// What other threads may ask of a core, on its own thread.
-pub(super) trait Inside {
-    fn snapshot(&self) -> Snapshot;
-    fn collect(&self, spare: Box<Histograms>) -> Collected;
-    fn shut_down(self: Rc<Self>, grace: Duration);
-}
-
-impl<S: Service> Inside for Shell<S> {
-    fn snapshot(&self) -> Snapshot {
-        let core = self.core.borrow();
-        Snapshot {
-            copies: core.stats(),
-            connections: self.io.get(),
-            clients: core.connections(),
-            mesh_up: self.routes.borrow().len(),
-            mesh_kept: self.cores.iter().map(Cores::kept).sum(),
-            tombstones: core.tombstones(),
-        }
-    }
-
-    fn collect(&self, spare: Box<Histograms>) -> Collected {
-        let mut histograms = spare;
-        self.core.borrow_mut().swap_histograms(&mut histograms);
-        let core = self.core.borrow();
-        Collected {
-            slots: core.slots(),
-            overloaded: core.is_overloaded(),
-            snapshot: self.snapshot(),
-            rows: self.tally.rows(),
-            runtime: metrics(),
-            histograms,
-        }
-    }
-
-    fn shut_down(self: Rc<Self>, grace: Duration) {
-        if !self.draining.replace(true) {
-            drop(spawn(self.drain(grace)));
-        }
     }
 }

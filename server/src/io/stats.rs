@@ -23,6 +23,8 @@ counters! {
         slow_readers,
         /// Times that a connection was cut off, as too much was queued for all together.
         outgoing_full,
+        /// Of those: it sent more than it was granted.
+        credit_exceeded,
         /// Connections to peers that came up.
         mesh_dialled,
         /// Attempts to reach a peer that failed.
@@ -37,6 +39,15 @@ counters! {
         panics,
         /// Replies that were larger than the caller takes.
         replies_too_large,
+        /// Replies that were cut off on their way, as the caller was done. (They count as replied
+        /// among the copies.)
+        replies_cut,
+        /// Requests that were refused, as there was no room to put their payloads together.
+        requests_no_room,
+        /// Requests that were taken back on their way.
+        requests_withdrawn,
+        /// Requests whose deadline passed on their way.
+        requests_late,
     }
 }
 

@@ -2,9 +2,9 @@
 
 use bowline_protocol::service::Dispatch;
 use bowline_protocol::{ServiceInfo, Status};
+use bowline_runtime::payload::Payload;
 
 use super::context::Context;
-use super::payload::Payload;
 use super::service::{Failure, Service};
 
 /// Serves a declared service: whatever its module's `Serving` answers.
@@ -47,8 +47,8 @@ impl<D: Dispatch<Context> + 'static> Service for Typed<D> {
 
     async fn call(&self, context: Context, request: Payload) -> Result<Payload, Failure> {
         let method = context.method();
-        let mut reply = request.sibling();
-        match self.0.dispatch(context, method, &request, reply.bytes_mut()).await {
+        let mut reply = request.sibling(0);
+        match self.0.dispatch(context, method, &request, reply.as_mut()).await {
             Status::Ok => Ok(reply),
             status => Err(Failure { status: Some(status), payload: reply.into_vec() }),
         }

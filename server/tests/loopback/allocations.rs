@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Frame, Key, Method, OptionSet, ReplicaId, Request, Tie, Twin,
-    codec,
+    Attempt, Cancel, CancelReason, Features, Frame, Key, Label, Method, OptionSet, PayloadOf,
+    ReplicaId, Request, Segment, Tie, TraceContext, TrafficClass, Twin, codec,
 };
 use bowline_server::io::Limits;
 
@@ -149,5 +149,42 @@ fn shed_and_refused_requests_allocate_nothing() {
         }
         client.send(&Frame::Cancel(cancel(holder, CancelReason::CallerDone)));
         assert!(matches!(client.next(), Came::Ended(_)));
+    });
+}
+
+#[test]
+fn requests_with_options_and_in_segments_allocate_nothing() {
+    let server = Hands::default().serve_with(|builder| builder.limits(limits()));
+    let features = Features::OPTIONS.with(Features::SEGMENTS).with(Features::CREDIT);
+    let mut watch = Watch { client: Peer::client_that(features, server.address()), next: 0 };
+    let options = OptionSet {
+        key: None,
+        class: Some(TrafficClass(1)),
+        trace: Some(TraceContext { trace: [1; 16], parent: [2; 8], flags: 1 }),
+        label: Some(Label::new("tenant")),
+    };
+    watch.settles(|client, first| {
+        // Half of them whole, and a few in segments both ways.
+        let (small, large) = (COPIES / 2, 5);
+        for seq in first..first + small {
+            let bytes = options.to_bytes();
+            client.send(&Frame::RequestWith(plain(seq), bytes.as_options(), &[7; 100]));
+        }
+        for seq in first + small..first + small + large {
+            let opening = options.opening(100_000);
+            client.send(&Frame::RequestWith(plain(seq), opening.as_options(), &[7; 40_000]));
+            let (attempt, of) = (plain(seq).attempt, PayloadOf::Request);
+            let segment = Segment { attempt, of, offset: 40_000 };
+            client.send(&Frame::Segment(segment, &[7; 60_000]));
+        }
+        let (mut ended, mut came) = (0, 0);
+        while ended < small || came < 100_000 * large as usize {
+            match client.next() {
+                Came::Reply(..) => ended += 1,
+                Came::Opening(_, _, length) | Came::Segment(_, _, length) => came += length,
+                Came::Credit(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
     });
 }

@@ -4,8 +4,10 @@
 
 mod allocations;
 mod basics;
+mod credit;
 mod descriptors;
 mod hostile;
+mod large;
 mod mesh;
 mod peer;
 mod seen;

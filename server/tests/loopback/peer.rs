@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use bowline_protocol::{
-    Attempt, Cause, ClientId, Features, Frame, Hello, HelloAck, Inbox, Method, Ping, ReplicaId,
-    Request, Seq, Station, Status, codec,
+    Attempt, Cause, ClientId, Credit, Features, Frame, Hello, HelloAck, Inbox, Method, Ping,
+    ReplicaId, Request, Seq, Station, Status, Takes, codec,
 };
 use std::time::Duration;
 
@@ -16,6 +16,11 @@ use crate::service::ECHO;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Came {
     Reply(bowline_protocol::Reply, Vec<u8>),
+    /// The beginning of a reply: how long all of it is, and how much came.
+    Opening(bowline_protocol::Reply, u32, usize),
+    /// More of one: where that begins, and how much it is.
+    Segment(Attempt, u32, usize),
+    Credit(Credit),
     Ended(bowline_protocol::Ended),
     Overloaded(bowline_protocol::Overloaded),
     Started(bowline_protocol::Started),
@@ -55,8 +60,14 @@ impl Peer {
 
     /// As `client`, one that understands options.
     pub(crate) fn client_with_options(address: SocketAddr) -> Peer {
+        Peer::client_that(Features::OPTIONS, address)
+    }
+
+    /// As `client`, one that can do that.
+    pub(crate) fn client_that(features: Features, address: SocketAddr) -> Peer {
+        let takes = Some(Takes { frame: 1 << 20, payload: 64 << 20 });
         let mut peer = Peer::raw(TcpStream::connect(address).unwrap());
-        peer.introduce(&Hello { features: Features::OPTIONS, ..Hello::client(CLIENT) }, false);
+        peer.introduce(&Hello { features, takes, ..Hello::client(CLIENT) }, false);
         peer
     }
 
@@ -108,11 +119,14 @@ impl Peer {
         }
     }
 
-    /// The next frame, which is a reply.
+    /// The next frame but credit, which is a reply.
     pub(crate) fn reply(&mut self) -> (Attempt, Status, Vec<u8>) {
-        match self.next() {
-            Came::Reply(reply, payload) => (reply.attempt, reply.status, payload),
-            other => panic!("{other:?} is no reply"),
+        loop {
+            match self.next() {
+                Came::Reply(reply, payload) => return (reply.attempt, reply.status, payload),
+                Came::Credit(_) => {}
+                other => panic!("{other:?} is no reply"),
+            }
         }
     }
 
@@ -151,6 +165,12 @@ impl Peer {
                 }
                 Frame::Pong(_) => continue,
                 Frame::Reply(reply, payload) => Came::Reply(reply, payload.to_vec()),
+                Frame::ReplyWith(reply, options, first) => match options.total() {
+                    Some(total) => Came::Opening(reply, total, first.len()),
+                    None => Came::Reply(reply, first.to_vec()),
+                },
+                Frame::Segment(it, bytes) => Came::Segment(it.attempt, it.offset, bytes.len()),
+                Frame::Credit(credit) => Came::Credit(credit),
                 Frame::Ended(ended) => Came::Ended(ended),
                 Frame::Overloaded(refusal) => Came::Overloaded(refusal),
                 Frame::Started(started) => Came::Started(started),

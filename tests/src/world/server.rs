@@ -278,7 +278,9 @@ impl Server {
         let status = self.status(env, attempt);
         env.note(self.host, topic, &key_parts, || format!("handler of {attempt:?}: {status:?}"));
         let answer = answer.to_le_bytes();
-        let Some((conn, reply)) = self.core.on_finished(key, status, &answer, now) else { return };
+        let Some((conn, reply, _)) = self.core.on_finished(key, status, &answer, now) else {
+            return;
+        };
         let frame = Frame::Reply(reply, &answer);
         self.say(env, conn, &frame, now);
     }
@@ -314,8 +316,8 @@ impl Server {
                     ),
                 }
             }
-            Effect::Send { conn, notice } => self.say(env, conn, &notice.frame(), now),
-            Effect::Answer { conn, reply, result } => {
+            Effect::Send { conn, notice, .. } => self.say(env, conn, &notice.frame(), now),
+            Effect::Answer { conn, reply, result, .. } => {
                 self.say(env, conn, &Frame::Reply(reply, &result), now);
             }
             Effect::Start(start) => self.start(env, start, now),

@@ -171,8 +171,8 @@ impl Bench {
                     assert!(turn.starts.is_empty(), "a cancel after a start");
                     turn.cancels.push((to, cancel));
                 }
-                Effect::Send { conn, notice } => turn.notices.push((conn, notice)),
-                Effect::Answer { conn, reply, result } => {
+                Effect::Send { conn, notice, .. } => turn.notices.push((conn, notice)),
+                Effect::Answer { conn, reply, result, .. } => {
                     turn.answers.push((conn, reply, result.to_vec()));
                 }
                 Effect::Start(start) => turn.starts.push(start),
@@ -201,7 +201,8 @@ impl Bench {
     }
 
     fn finish(&mut self, copy: CopyKey) -> Option<(Conn, Reply)> {
-        self.core.on_finished(copy, Status::Ok, b"done", self.now)
+        let finished = self.core.on_finished(copy, Status::Ok, b"done", self.now);
+        finished.map(|(conn, reply, _)| (conn, reply))
     }
 
     fn pass(&mut self, time: Duration) {

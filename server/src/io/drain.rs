@@ -1,0 +1,99 @@
+//! What other threads may ask of a core: how it is doing, and to end in good order.
+
+use std::boxed::Box;
+use std::rc::Rc;
+use std::time::Duration;
+use std::vec::Vec;
+
+use bowline_protocol::GoodbyeReason;
+use bowline_runtime::{JoinHandle, metrics, spawn, timeout};
+
+use super::connection::LAST_WORDS;
+use super::mesh::Cores;
+use super::server::Collected;
+use super::service::Service;
+use super::shell::Shell;
+use super::stats::Snapshot;
+use crate::core::Histograms;
+
+impl<S: Service> Shell<S> {
+    /// Keeps the tasks that accept connections, to end them when the core drains.
+    pub(super) fn keep_acceptor(&self, acceptor: JoinHandle<()>) {
+        self.acceptors.borrow_mut().push(acceptor);
+    }
+
+    /// No copy is here, and no reply on its way.
+    fn has_nothing_left(&self) -> bool {
+        let stats = self.core.borrow().stats();
+        stats.queued + stats.running == 0
+            && self.accepted.borrow().iter().flatten().all(|connection| connection.out.is_empty())
+    }
+
+    /// Takes on nothing new, waits up to `grace` for what is here, and says goodbye.
+    async fn drain(self: Rc<Self>, grace: Duration) {
+        self.acceptors.borrow().iter().for_each(JoinHandle::abort);
+        self.core.borrow_mut().drain();
+        let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
+        connections.iter().for_each(|connection| connection.leave(grace));
+        let all_ended = async {
+            while !self.has_nothing_left() {
+                self.drained.notified().await;
+            }
+        };
+        // Whether all have ended or the time is up: what is left is told of by the close.
+        let _ = timeout(grace, all_ended).await;
+        let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
+        for connection in &connections {
+            connection.out.say_goodbye(GoodbyeReason::Leaving, "the server is shutting down");
+        }
+        drop(connections);
+        let all_closed = async {
+            while self.core.borrow().connections() > 0 {
+                self.drained.notified().await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, all_closed).await;
+        self.over.notify();
+    }
+}
+
+/// What other threads may ask of a core, on its own thread.
+pub(super) trait Inside {
+    fn snapshot(&self) -> Snapshot;
+    fn collect(&self, spare: Box<Histograms>) -> Collected;
+    fn shut_down(self: Rc<Self>, grace: Duration);
+}
+
+impl<S: Service> Inside for Shell<S> {
+    fn snapshot(&self) -> Snapshot {
+        let core = self.core.borrow();
+        Snapshot {
+            copies: core.stats(),
+            connections: self.io.get(),
+            clients: core.connections(),
+            mesh_up: self.routes.borrow().len(),
+            mesh_kept: self.cores.iter().map(Cores::kept).sum(),
+            tombstones: core.tombstones(),
+        }
+    }
+
+    fn collect(&self, spare: Box<Histograms>) -> Collected {
+        let mut histograms = spare;
+        self.core.borrow_mut().swap_histograms(&mut histograms);
+        let core = self.core.borrow();
+        Collected {
+            slots: core.slots(),
+            overloaded: core.is_overloaded(),
+            snapshot: self.snapshot(),
+            rows: self.tally.rows(),
+            runtime: metrics(),
+            histograms,
+        }
+    }
+
+    fn shut_down(self: Rc<Self>, grace: Duration) {
+        if !self.draining.replace(true) {
+            drop(spawn(self.drain(grace)));
+        }
+    }
+}

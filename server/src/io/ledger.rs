@@ -1,0 +1,88 @@
+//! Credit of one connection: charged when a request comes, given back when the kernel has the frame
+//! that ends it. So a client that does not read runs dry before this side's memory does.
+
+use std::collections::VecDeque;
+
+use bowline_protocol::{Credit, CreditError, Granter};
+
+pub(super) struct Ledger {
+    granter: Granter,
+    /// Bytes that were ever queued for the client.
+    queued: u64,
+    /// Where in those the frames end that end requests, and what each gives back: never more
+    /// entries than requests are granted.
+    owed: VecDeque<(u64, Credit)>,
+    /// What all of them give back.
+    owed_sum: Credit,
+}
+
+impl Ledger {
+    /// Allows so much to be under way, while `backlog` bytes wait that came before.
+    pub(super) const fn new(window: Credit, backlog: usize) -> Ledger {
+        let owed_sum = Credit { requests: 0, bytes: 0 };
+        let granter = Granter::new(window);
+        Ledger { granter, queued: backlog as u64, owed: VecDeque::new(), owed_sum }
+    }
+
+    /// A request came, with so many bytes.
+    pub(super) const fn charge(&mut self, bytes: usize) -> Result<(), CreditError> {
+        self.granter.on_request(bytes)
+    }
+
+    /// So many bytes were queued for the client.
+    pub(super) const fn queue(&mut self, bytes: usize) {
+        self.queued += bytes as u64;
+    }
+
+    /// What was queued last ends a request, which had so many bytes.
+    pub(super) fn owe(&mut self, bytes: usize) {
+        self.owed_sum.requests += 1;
+        self.owed_sum.bytes += bytes as u64;
+        match self.owed.back_mut() {
+            Some((at, credit)) if *at == self.queued => {
+                credit.requests += 1;
+                credit.bytes += bytes as u64;
+            }
+            _ => self.owed.push_back((self.queued, Credit { requests: 1, bytes: bytes as u64 })),
+        }
+    }
+
+    /// There is credit to grant as soon as the kernel has all that is queued.
+    pub(super) fn is_due(&self) -> bool {
+        self.granter.would_grant(self.owed_sum)
+    }
+
+    /// All but `backlog` bytes are with the kernel. Returns what is to be granted, if it is time.
+    pub(super) fn settle(&mut self, backlog: usize) -> Option<Credit> {
+        let written = self.queued - (backlog as u64).min(self.queued);
+        while let Some(&(at, credit)) = self.owed.front()
+            && at <= written
+        {
+            self.owed.pop_front();
+            self.owed_sum.requests -= credit.requests;
+            self.owed_sum.bytes -= credit.bytes;
+            self.granter.give_back(credit);
+        }
+        self.granter.poll_grant()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_is_given_back_only_once_the_kernel_has_the_end_of_a_request() {
+        let mut ledger = Ledger::new(Credit { requests: 2, bytes: 100 }, 10);
+        assert_eq!((ledger.charge(60), ledger.charge(40)), (Ok(()), Ok(())));
+        ledger.queue(50);
+        ledger.owe(60);
+        ledger.queue(5);
+        assert!(ledger.is_due());
+        assert_eq!(ledger.settle(6), None, "a byte of the frame that ends it is not written");
+        assert_eq!(ledger.settle(5), Some(Credit { requests: 3, bytes: 160 }));
+        assert!(!ledger.is_due());
+        assert_eq!(ledger.charge(60), Ok(()));
+        assert!(ledger.charge(1).is_err());
+    }
+}

@@ -1,0 +1,271 @@
+//! What goes out on a connection: small frames at once, large replies in segments behind them, and
+//! credit once the kernel has what ends a request.
+//!
+//! The socket is handed a bounded number of bytes of large replies at a time, so that a small frame
+//! never waits for more than those; and what was not handed over yet can be taken back.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::Rc;
+use std::string::ToString;
+use std::vec::Vec;
+
+use bowline_protocol::outbox::Sent;
+use bowline_protocol::{
+    Attempt, Credit, CreditError, Cut, Features, Frame, Goodbye, GoodbyeReason, OptionSet, Outbox,
+    PayloadOf, Peer, Reply, Status, codec, options,
+};
+use bowline_runtime::net::{Shutdown, TcpStream};
+use bowline_runtime::{JoinHandle, Notify, now, spawn};
+
+use super::answer::Letter;
+use super::ledger::Ledger;
+
+/// Longer replies go out in pieces of so many bytes, if the other side understands that. Checksum
+/// and copy of one take some 10 us.
+pub(super) const SEGMENT: u32 = 32 << 10;
+/// While so many bytes wait for the kernel, no more of large replies are added to them: what a
+/// small frame waits for, together with one segment.
+const BACKLOG: usize = 64 << 10;
+
+pub(super) struct Sender<R> {
+    pub(super) stream: TcpStream,
+    outbox: RefCell<Outbox<Letter<R>>>,
+    /// None: the other side does not count.
+    ledger: RefCell<Option<Ledger>>,
+    /// Bytes that may wait for the other side to read.
+    most: usize,
+    /// It was disconnected, as it did not read what it had asked for.
+    too_slow: Cell<bool>,
+    /// Goodbye was said: nothing more is.
+    parted: Cell<bool>,
+    /// The task that goes on when the kernel has taken what it was handed.
+    following: RefCell<Option<JoinHandle<()>>>,
+    is_following: Cell<bool>,
+    /// Told whenever the last large reply has left.
+    emptied: Rc<Notify>,
+}
+
+impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
+    pub(super) fn new(stream: TcpStream, most: usize, emptied: Rc<Notify>) -> Rc<Sender<R>> {
+        Rc::new(Sender {
+            stream,
+            outbox: RefCell::new(Outbox::new(SEGMENT)),
+            ledger: RefCell::new(None),
+            most,
+            too_slow: Cell::new(false),
+            parted: Cell::new(false),
+            following: RefCell::new(None),
+            is_following: Cell::new(false),
+            emptied,
+        })
+    }
+
+    /// From now on requests are counted, of which so much was granted.
+    pub(super) fn count(&self, window: Credit) {
+        self.ledger.replace(Some(Ledger::new(window, self.stream.queued())));
+    }
+
+    /// A request came, with so many bytes in all.
+    pub(super) fn charge(&self, bytes: usize) -> Result<(), CreditError> {
+        self.ledger.borrow_mut().as_mut().map_or(Ok(()), |ledger| ledger.charge(bytes))
+    }
+
+    /// Appends a frame to what goes out at the next flush. Who reads so slowly that more waits than
+    /// may is disconnected, whatever it asked for: replies, or pongs only.
+    pub(super) fn send(&self, frame: &Frame<'_>) {
+        if self.parted.get() {
+            return;
+        }
+        self.append(|out| {
+            let before = out.len();
+            codec::encode(frame, out);
+            out.len() - before
+        });
+        if self.stream.queued() > self.most {
+            self.give_up();
+        }
+    }
+
+    fn append(&self, write: impl FnOnce(&mut Vec<u8>) -> usize) {
+        let added = self.stream.send_with(write);
+        if let Some(ledger) = self.ledger.borrow_mut().as_mut() {
+            ledger.queue(added);
+        }
+    }
+
+    /// Ends it at once, since it reads too slowly.
+    pub(super) fn give_up(&self) {
+        self.too_slow.set(true);
+        self.stream.abort();
+        // A reply's drop is its service's, and runs while nothing is borrowed.
+        drop(self.outbox.replace(Outbox::new(SEGMENT)));
+    }
+
+    /// As [`Sender::send`], with a frame that ends a request of so many bytes.
+    pub(super) fn end(self: &Rc<Self>, frame: &Frame<'_>, frees: usize) {
+        self.send(frame);
+        self.owe(frees);
+        self.follow();
+    }
+
+    fn owe(&self, bytes: usize) {
+        if let Some(ledger) = self.ledger.borrow_mut().as_mut() {
+            ledger.owe(bytes);
+        }
+    }
+
+    /// Answers a request: at once, or in segments if that is long and the other side understands
+    /// them. Of the options it gets what it understands.
+    pub(super) fn reply(
+        self: &Rc<Self>,
+        reply: Reply,
+        options: &OptionSet,
+        letter: Letter<R>,
+        to: &Peer,
+    ) {
+        let understood = to.features.has(Features::OPTIONS);
+        let options = if understood { options } else { &OptionSet::NONE };
+        let segments = understood && to.features.has(Features::SEGMENTS);
+        if !segments || letter.answer.len() <= SEGMENT as usize {
+            let bytes = options.to_bytes();
+            let frame = match options.is_empty() {
+                true => Frame::Reply(reply, &letter.answer),
+                false => Frame::ReplyWith(reply, bytes.as_options(), &letter.answer),
+            };
+            return self.end(&frame, letter.frees);
+        }
+        if self.parted.get() {
+            return;
+        }
+        if self.waiting() > self.most {
+            return self.give_up();
+        }
+        let frees = letter.frees;
+        let pushed = self.outbox.borrow_mut().push_reply(reply, options, letter, to);
+        match pushed {
+            Ok(()) => self.pour(),
+            Err(error) => {
+                let failed = Reply { status: Status::Failed, ..reply };
+                self.end(&Frame::Reply(failed, error.to_string().as_bytes()), frees);
+            }
+        }
+    }
+
+    /// Sends no more of a reply that nobody waits for any more. Returns how many bytes its request
+    /// had, if it was not sent in full: then the copy is still to be ended.
+    pub(super) fn cut(&self, attempt: Attempt) -> Option<usize> {
+        let cut = self.outbox.borrow_mut().cut(attempt, PayloadOf::Reply);
+        match cut {
+            Cut::Absent => None,
+            Cut::Unsent(letter) | Cut::UnderWay(letter) => Some(letter.frees),
+        }
+    }
+
+    /// Hands over as much of the large replies as may lie before the next small frame.
+    fn pour(self: &Rc<Self>) {
+        if self.parted.get() {
+            return;
+        }
+        let room = BACKLOG.saturating_sub(self.stream.queued());
+        if room > 0 && !self.is_empty() {
+            self.append(|out| self.outbox.borrow_mut().fill(out, room, now()));
+            // A reply's drop is its service's, and runs while nothing is borrowed.
+            while let Some(Sent { payload, .. }) = self.next_sent() {
+                self.owe(payload.frees);
+            }
+            if self.is_empty() {
+                self.emptied.notify();
+            }
+        }
+        self.follow();
+    }
+
+    fn next_sent(&self) -> Option<Sent<Letter<R>>> {
+        self.outbox.borrow_mut().poll_sent()
+    }
+
+    /// Grants what has come free.
+    pub(super) fn settle(&self) {
+        let backlog = self.stream.queued();
+        let grant = self.ledger.borrow_mut().as_mut().and_then(|ledger| ledger.settle(backlog));
+        if let Some(credit) = grant {
+            self.send(&Frame::Credit(credit));
+        }
+    }
+
+    /// How little has to wait for the kernel until there is more to do here.
+    fn awaited(&self) -> Option<usize> {
+        if !self.is_empty() {
+            return Some(BACKLOG / 2);
+        }
+        self.ledger.borrow().as_ref().filter(|ledger| ledger.is_due()).map(|_| 0)
+    }
+
+    /// Sees to it that what is left goes on when the kernel has taken what it was handed.
+    fn follow(self: &Rc<Self>) {
+        if self.awaited().is_some() && !self.is_following.replace(true) {
+            let sender = self.clone();
+            let task = spawn(async move {
+                while let Some(backlog) = sender.awaited()
+                    && sender.stream.drained(backlog).await.is_ok()
+                {
+                    sender.settle();
+                    sender.pour();
+                }
+                sender.is_following.set(false);
+            });
+            self.following.replace(Some(task));
+        }
+    }
+
+    /// How many bytes wait for the other side to read.
+    pub(super) fn waiting(&self) -> usize {
+        self.stream.queued() + self.outbox.borrow().waiting()
+    }
+
+    /// No large reply is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.outbox.borrow().is_empty()
+    }
+
+    /// It was disconnected since it did not read.
+    pub(super) fn was_too_slow(&self) -> bool {
+        self.too_slow.get()
+    }
+
+    /// Goodbye was said.
+    pub(super) fn has_parted(&self) -> bool {
+        self.parted.get()
+    }
+
+    /// Says goodbye. The other side will close the connection when it has read it.
+    ///
+    /// This side listens on: if it closed with something unread, the kernel would take back what
+    /// the other side has not yet got.
+    pub(super) fn say_goodbye(&self, reason: GoodbyeReason, why: &str) {
+        self.send(&Frame::Goodbye(Goodbye { reason }, why.as_bytes()));
+        self.parted.set(true);
+        self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// The connection is over: what has not been handed over never will be.
+    pub(super) fn close(&self) {
+        if let Some(task) = self.following.take() {
+            task.abort();
+        }
+        self.ledger.replace(None);
+        drop(self.outbox.replace(Outbox::new(SEGMENT)));
+        self.parted.set(true);
+    }
+}
+
+/// The largest reply that the other side takes, in bytes, options included.
+pub(super) const fn largest_reply(to: &Peer) -> usize {
+    let options = to.features.has(Features::OPTIONS);
+    if options && to.features.has(Features::SEGMENTS) {
+        return to.takes.payload as usize;
+    }
+    let room = if options { options::MAX_LEN } else { 0 };
+    (to.takes.frame as usize).saturating_sub(room)
+}

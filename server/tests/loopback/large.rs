@@ -1,0 +1,222 @@
+//! Large payloads, by clients that don't go on to the end, don't read, or send more than may be.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bowline_protocol::{
+    Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, OptionSet, PayloadOf,
+    Request, Segment,
+};
+use bowline_server::io::{Limits, Running};
+
+use crate::eventually;
+use crate::peer::{Came, Peer, calling, plain};
+use crate::service::{BLOW, ECHO, Hands};
+
+const SEGMENTS: Features = Features::OPTIONS.with(Features::SEGMENTS);
+
+fn client(server: SocketAddr) -> Peer {
+    Peer::client_that(SEGMENTS, server)
+}
+
+/// Opens a request of `total` bytes with the first thousand of them.
+fn open(client: &mut Peer, request: Request, total: u32) {
+    let options = OptionSet::NONE.opening(total);
+    client.send(&Frame::RequestWith(request, options.as_options(), &[1; 1000]));
+}
+
+/// Sends the rest of it.
+fn go_on(client: &mut Peer, attempt: Attempt, total: u32) {
+    let mut offset = 1000;
+    while offset < total {
+        let bytes = vec![1; (total - offset).min(50_000) as usize];
+        client.send(&Frame::Segment(Segment { attempt, of: PayloadOf::Request, offset }, &bytes));
+        offset += bytes.len() as u32;
+    }
+}
+
+fn caller_done(attempt: Attempt) -> Frame<'static> {
+    let (reason, lifetime) = (CancelReason::CallerDone, Duration::ZERO);
+    Frame::Cancel(Cancel { attempt, reason, lifetime })
+}
+
+/// All frames until an echo that is sent now comes back: nothing that belongs before it is left.
+fn until_echo(client: &mut Peer) -> Vec<Came> {
+    client.request(calling(ECHO, 1 << 20), b"echo");
+    let mut before = Vec::new();
+    loop {
+        match client.next() {
+            Came::Reply(reply, _) if reply.attempt.seq.0 == 1 << 20 => return before,
+            Came::Closed => panic!("closed after {before:?}"),
+            other => before.push(other),
+        }
+    }
+}
+
+fn no_room(server: &Running) -> u64 {
+    server.control().snapshot().connections.requests_no_room
+}
+
+#[test]
+fn a_reply_that_is_cut_on_its_way_ends_with_one_terminal_frame_and_frees_the_connection() {
+    let server = Hands::default().serve();
+    let mut client = client(server.address());
+    let request = calling(BLOW, 1);
+    client.request(request, &(64_u32 << 20).to_le_bytes());
+    // As it reads nothing yet, most of the reply can't have left.
+    let Came::Opening(reply, total, first) = client.next() else { panic!("no reply") };
+    assert_eq!((reply.attempt, total), (request.attempt, 64 << 20));
+    client.send(&caller_done(request.attempt));
+    let mut came = first;
+    let ended = loop {
+        match client.next() {
+            Came::Segment(attempt, offset, length) => {
+                assert_eq!((attempt, offset as usize), (request.attempt, came));
+                came += length;
+            }
+            Came::Ended(ended) => break ended,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((ended.attempt, ended.how), (request.attempt, How::Aborted));
+    assert!(came < 64 << 20, "it was cut");
+    assert_eq!(until_echo(&mut client), [], "nothing comes after its end");
+    assert_eq!(server.control().snapshot().connections.replies_cut, 1);
+}
+
+#[test]
+fn a_cancel_for_a_reply_that_has_left_changes_nothing() {
+    let server = Hands::default().serve();
+    let mut client = client(server.address());
+    client.request(calling(BLOW, 1), &100_000_u32.to_le_bytes());
+    let mut came = 0;
+    while came < 100_000 {
+        came += match client.next() {
+            Came::Opening(_, _, length) | Came::Segment(_, _, length) => length,
+            other => panic!("{other:?}"),
+        };
+    }
+    client.send(&caller_done(plain(1).attempt));
+    assert_eq!(until_echo(&mut client), []);
+}
+
+#[test]
+fn a_request_that_is_taken_back_on_its_way_is_withdrawn_and_the_rest_of_it_skipped() {
+    let server = Hands::default().serve();
+    let mut client = client(server.address());
+    open(&mut client, plain(1), 1 << 20);
+    client.send(&caller_done(plain(1).attempt));
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how, ended.by), (plain(1).attempt, How::Withdrawn, None));
+    go_on(&mut client, plain(1).attempt, 1 << 20);
+    assert_eq!(until_echo(&mut client), []);
+    assert_eq!(server.control().snapshot().connections.requests_withdrawn, 1);
+}
+
+#[test]
+fn what_the_budget_has_no_room_for_is_refused_and_what_it_has_goes_on() {
+    let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let (mut first, mut second) = (client(server.address()), client(server.address()));
+    open(&mut first, plain(1), 700_000);
+    assert_eq!(until_echo(&mut first), [], "it is on its way");
+    // The budget is one for all connections.
+    open(&mut second, plain(2), 700_000);
+    let Came::Overloaded(refusal) = second.next() else { panic!("there was room") };
+    assert_eq!(refusal.attempt, plain(2).attempt);
+    assert!(refusal.retry_after > Duration::ZERO);
+    go_on(&mut second, plain(2).attempt, 700_000);
+    assert_eq!((until_echo(&mut second), no_room(&server)), (vec![], 1));
+    go_on(&mut first, plain(1).attempt, 700_000);
+    let mut came = 0;
+    while came < 700_000 {
+        came += match first.next() {
+            Came::Opening(_, 700_000, length) | Came::Segment(_, _, length) => length,
+            other => panic!("{other:?}"),
+        };
+    }
+    open(&mut second, plain(3), 700_000);
+    assert_eq!(until_echo(&mut second), [], "there is room again");
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_request_leaves_its_room_to_others() {
+    let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut first = client(server.address());
+    open(&mut first, plain(1), 700_000);
+    until_echo(&mut first);
+    drop(first);
+    eventually("it is gone", || server.control().snapshot().clients == 0);
+    let mut second = client(server.address());
+    open(&mut second, plain(1), 700_000);
+    assert_eq!((until_echo(&mut second), no_room(&server)), (vec![], 0));
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_reply_harms_nobody() {
+    let server = Hands::default().serve();
+    let mut first = client(server.address());
+    first.request(calling(BLOW, 1), &(32_u32 << 20).to_le_bytes());
+    assert!(matches!(first.next(), Came::Opening(..)));
+    drop(first);
+    eventually("it is gone", || server.control().snapshot().clients == 0);
+    let mut second = client(server.address());
+    assert_eq!(until_echo(&mut second), []);
+    assert!(server.control().snapshot().copies.reconcile());
+}
+
+#[test]
+fn a_request_whose_deadline_passes_on_its_way_is_shed() {
+    let server = Hands::default().serve();
+    let mut client = client(server.address());
+    let request = Request { remaining: Duration::from_millis(5), ..plain(1) };
+    open(&mut client, request, 1 << 20);
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how), (request.attempt, How::Shed));
+    assert_eq!(server.control().snapshot().connections.requests_late, 1);
+}
+
+#[test]
+fn who_does_not_read_its_large_replies_is_cut_off_before_the_memory_is_gone() {
+    let limits = Limits { outgoing_bytes: 20 << 20, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut client = client(server.address());
+    for seq in 1..=16 {
+        client.request(calling(BLOW, seq), &(8_u32 << 20).to_le_bytes());
+    }
+    eventually("it is cut off", || server.control().snapshot().connections.slow_readers == 1);
+    eventually("its copies are gone", || server.control().snapshot().copies.running == 0);
+    assert!(server.control().snapshot().copies.reconcile());
+}
+
+#[test]
+fn segments_that_do_not_follow_end_the_connection_by_name() {
+    let server = Hands::default().serve();
+    let mut client = client(server.address());
+    open(&mut client, plain(1), 1 << 20);
+    let segment = Segment { attempt: plain(1).attempt, of: PayloadOf::Request, offset: 999 };
+    client.send(&Frame::Segment(segment, b"x"));
+    let Came::Goodbye(reason, why) = client.next() else { panic!("it was taken") };
+    assert_eq!(reason, GoodbyeReason::Protocol);
+    assert!(why.contains("begins at 999 and should at 1000"), "{why}");
+}
+
+#[test]
+fn a_server_that_drains_sends_replies_that_are_on_their_way_to_their_end() {
+    let server = Hands::default().serve();
+    let mut client = client(server.address());
+    client.request(calling(BLOW, 1), &(16_u32 << 20).to_le_bytes());
+    let Came::Opening(_, _, mut came) = client.next() else { panic!("no reply") };
+    server.control().shut_down(crate::PATIENCE);
+    loop {
+        match client.next() {
+            Came::Segment(_, _, length) => came += length,
+            Came::Goodbye(reason, _) => {
+                assert_eq!((reason, came), (GoodbyeReason::Leaving, 16 << 20));
+                return;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
