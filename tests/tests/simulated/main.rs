@@ -1,6 +1,7 @@
 //! The real machines of clients and servers in simulated worlds.
 
 mod exhaustive;
+mod hashes;
 mod oracles;
 mod rules;
 mod swarm;
