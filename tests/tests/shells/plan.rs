@@ -127,7 +127,7 @@ fn faults(rng: &mut Rng, gentle: bool) -> Faults {
 }
 
 fn call(rng: &mut Rng, gentle: bool, at: u64, service: u64, policies: u64) -> Planned {
-    let deadline = if gentle { 20_000 * MS } else { rng.between(service, 100 * service) };
+    let deadline = if gentle { 5_000 * MS } else { rng.between(service, 100 * service) };
     let size = |rng: &mut Rng| match rng.below(10) {
         0 => rng.between(5_000, 60_000) as usize,
         1..=3 => rng.between(300, 3_000) as usize,

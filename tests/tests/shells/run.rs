@@ -23,7 +23,7 @@ use crate::store::{ONCE, Order, READ, Seen, Store};
 use crate::wire;
 
 /// No run takes longer than this in its own time.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// By when after the last call everything has come to rest.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -191,7 +191,7 @@ impl Cluster {
         let cores = simulation.cores();
         self.running.borrow()[server].control().shut_down(grace);
         while simulation.cores() >= cores {
-            sleep(Duration::from_micros(100)).await;
+            sleep(Duration::from_millis(1)).await;
         }
     }
 
