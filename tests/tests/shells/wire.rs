@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use bowline_protocol::{Attempt, Frame, Inbox};
+use bowline_protocol::{Attempt, Frame, Inbox, PayloadOf};
 use bowline_runtime::{Lane, Traffic};
 
 /// A frame, when its last byte was sent, and whether that was received.
@@ -25,8 +25,20 @@ enum Role {
     Other,
 }
 
-fn role(frame: &Frame<'_>) -> (Role, Option<Attempt>) {
+/// What a frame is to its copy. `begun` are the replies of which segments bring the rest, and how
+/// long each is: only the last segment is the last word, and there is none if the caller is done.
+fn role(frame: &Frame<'_>, begun: &mut BTreeMap<Attempt, u32>) -> (Role, Option<Attempt>) {
     match frame {
+        Frame::ReplyWith(reply, options, _) if options.total().is_some() => {
+            begun.insert(reply.attempt, options.total().unwrap_or_default());
+            (Role::Other, Some(reply.attempt))
+        }
+        Frame::Segment(segment, bytes) => {
+            let end = segment.offset + bytes.len() as u32;
+            let of_reply = segment.of == PayloadOf::Reply;
+            let last = of_reply && begun.get(&segment.attempt) == Some(&end);
+            (if last { Role::End } else { Role::Other }, Some(segment.attempt))
+        }
         Frame::Request(request, _) | Frame::RequestWith(request, ..) => {
             (Role::Request, Some(request.attempt))
         }
@@ -42,7 +54,7 @@ fn role(frame: &Frame<'_>) -> (Role, Option<Attempt>) {
 /// The frames of a lane, up to the first that is not whole.
 fn frames(lane: &Lane) -> Result<Vec<Sent>, String> {
     let mut inbox = Inbox::new(1 << 20);
-    let (mut frames, mut fed) = (Vec::new(), 0);
+    let (mut frames, mut fed, mut begun) = (Vec::new(), 0, BTreeMap::new());
     let mut pieces = lane.pieces.iter().peekable();
     // One byte after the other, so that each frame's end is known.
     for byte in &lane.sent {
@@ -52,7 +64,7 @@ fn frames(lane: &Lane) -> Result<Vec<Sent>, String> {
         }
         let mut found = inbox.feed(std::slice::from_ref(byte));
         while let Some(frame) = found.next().map_err(|error| error.to_string())? {
-            let (role, attempt) = role(&frame);
+            let (role, attempt) = role(&frame, &mut begun);
             let at = pieces.peek().map_or(Duration::MAX, |(at, _)| *at);
             let mut text = format!("{frame:?}");
             if let Some((cut, _)) = text.char_indices().nth(150) {
