@@ -194,13 +194,10 @@ impl Core {
         if self.remote.take_wake_all() {
             self.tasks.wake_all();
         }
-        let (wakes, jobs) = self.remote.waiting();
-        for id in std::iter::from_fn(|| self.remote.next_wake()).take(wakes) {
+        for id in self.remote.wakes() {
             self.counters.remote_wakes.add(u64::from(self.tasks.wake(id)));
         }
-        for job in std::iter::from_fn(|| self.remote.next_job()).take(jobs) {
-            job();
-        }
+        self.remote.jobs().for_each(|job| job());
     }
 
     /// Hands a send request to the ring for each connection that has something to say.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::{fmt, io};
 
-use crossbeam::queue::ArrayQueue;
+use crossbeam::queue::{ArrayQueue, SegQueue};
 
 use crate::doze::Doze;
 use crate::error::Error;
@@ -34,6 +34,8 @@ pub(crate) struct Remote {
     wakes: ArrayQueue<TaskId>,
     wake_all: AtomicBool,
     jobs: ArrayQueue<Job>,
+    /// What ends something. Unbounded, but there is no more of it than of what it ends.
+    orders: SegQueue<Job>,
     /// How many jobs were refused, as too many waited.
     refused: AtomicU64,
     /// No more jobs are taken.
@@ -56,6 +58,7 @@ impl Remote {
             wakes: ArrayQueue::new(WAKES),
             wake_all: AtomicBool::new(false),
             jobs: ArrayQueue::new(JOBS),
+            orders: SegQueue::new(),
             refused: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             unlisted: AtomicBool::new(false),
@@ -86,6 +89,11 @@ impl Remote {
         pushed
     }
 
+    fn push_order(&self, order: Job) {
+        self.orders.push(order);
+        self.rouse();
+    }
+
     /// How many jobs were refused so far.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
@@ -111,30 +119,36 @@ impl Remote {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.wakes.is_empty() && self.jobs.is_empty() && !self.wake_all.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn next_wake(&self) -> Option<TaskId> {
-        self.wakes.pop()
+        self.wakes.is_empty()
+            && self.jobs.is_empty()
+            && self.orders.is_empty()
+            && !self.wake_all.load(Ordering::Acquire)
     }
 
     pub(crate) fn take_wake_all(&self) -> bool {
         self.wake_all.load(Ordering::Relaxed) && self.wake_all.swap(false, Ordering::AcqRel)
     }
 
-    /// How many wakes and how many jobs there are.
-    pub(crate) fn waiting(&self) -> (usize, usize) {
-        (self.wakes.len(), self.jobs.len())
+    /// All wakes that there are now.
+    pub(crate) fn wakes(&self) -> impl Iterator<Item = TaskId> {
+        let waiting = self.wakes.len();
+        std::iter::from_fn(|| self.wakes.pop()).take(waiting)
     }
 
-    pub(crate) fn next_job(&self) -> Option<Job> {
-        self.jobs.pop()
+    /// All jobs, and then all orders, that there are now: not those that come meanwhile, or who
+    /// asks without end would hold up the core.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = Job> {
+        // In this order: what an order that is counted is to end has come before it.
+        let orders = self.orders.len();
+        let jobs = self.jobs.len();
+        let jobs = std::iter::from_fn(|| self.jobs.pop()).take(jobs);
+        jobs.chain(std::iter::from_fn(|| self.orders.pop()).take(orders))
     }
 
     /// Refuses jobs from now on, and drops those that came: who awaits their results is told.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        while let Some(job) = self.jobs.pop() {
+        while let Some(job) = self.jobs.pop().or_else(|| self.orders.pop()) {
             drop(job);
         }
     }
@@ -277,6 +291,22 @@ impl Handle {
             self.remote.close();
         }
         handle
+    }
+
+    /// Runs a closure on the runtime, and never refuses it: for what ends something that was begun
+    /// there, a cancellation or a shutdown, which must not be lost when a core is swamped. What
+    /// this thread has spawned before is polled before. Once the runtime has ended it does nothing.
+    ///
+    /// Orders are not bounded by a number. Give no more of them than there are things to end.
+    pub fn order(&self, end: impl FnOnce() + Send + 'static) {
+        if self.is_closed() {
+            return;
+        }
+        self.remote.push_order(Box::new(move || drop(crate::spawn(async move { end() }))));
+        if self.is_closed() {
+            // As in `spawn_at`.
+            self.remote.close();
+        }
     }
 
     /// Whether the runtime has ended.
@@ -440,7 +470,7 @@ mod tests {
         woken.expect("it waits for a lock that all threads share");
         drop(go);
         waker.join().unwrap();
-        assert_eq!(remote.waiting().0, 2);
+        assert_eq!(remote.wakes().count(), 2);
     }
 
     #[test]

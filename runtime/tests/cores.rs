@@ -231,6 +231,24 @@ fn what_other_threads_ask_has_a_bound_and_who_meets_it_is_told() {
 }
 
 #[test]
+fn an_order_to_end_something_is_heard_though_jobs_are_refused() {
+    let runtime = Runtime::builder().build().unwrap();
+    let handle = runtime.handle();
+    let begun = Arc::new(AtomicBool::new(false));
+    let sees = begun.clone();
+    drop(handle.spawn(move || async move { sees.store(true, Ordering::Relaxed) }));
+    (0..5000).for_each(|_| drop(handle.spawn(|| async {})));
+    let (told, ended) = std::sync::mpsc::channel();
+    handle.order(move || told.send(begun.load(Ordering::Relaxed)).unwrap());
+    common::run_on(&runtime, async move {
+        assert!(bowline_runtime::metrics().remote_refused > 0);
+        while ended.try_recv().map_err(|_| ()) != Ok(true) {
+            yield_now().await;
+        }
+    });
+}
+
+#[test]
 fn threads_that_ask_without_end_do_not_hold_up_a_core() {
     let runtime = Runtime::builder().build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));

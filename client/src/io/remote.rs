@@ -162,10 +162,10 @@ impl Remote {
 impl Drop for Inner {
     fn drop(&mut self) {
         for (core, name) in self.cores.drain(..) {
-            drop(core.spawn(move || async move {
+            core.order(move || {
                 let client = LOCAL.with_borrow_mut(|local| local.clients.remove(&name));
                 drop(client);
-            }));
+            });
         }
     }
 }
@@ -302,10 +302,10 @@ impl Drop for RemoteCalling {
     fn drop(&mut self) {
         if !self.done {
             let name = self.name;
-            drop(self.core.spawn(move || async move {
+            self.core.order(move || {
                 let call = LOCAL.with_borrow(|local| local.calls.get(&name).cloned());
                 call.iter().for_each(|call| call.notify());
-            }));
+            });
         }
     }
 }
