@@ -295,7 +295,9 @@ impl Control {
     /// Returns at once.
     pub fn shut_down(&self, grace: Duration) {
         for core in self.cores.iter() {
-            core.handle.order(move || drop(inside(|core| core.shut_down(grace))));
+            core.handle.order(move || {
+                inside(|core| core.shut_down(grace));
+            });
         }
     }
 }
