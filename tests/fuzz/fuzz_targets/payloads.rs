@@ -48,7 +48,9 @@ fn arrive(
         Frame::RequestWith(request, options, first) => {
             assembly.open_request(*request, options, first, Vec::new(), now)
         }
-        Frame::ReplyWith(reply, options, first) => assembly.open_reply(*reply, options, first, Vec::new()),
+        Frame::ReplyWith(reply, options, first) => {
+            assembly.open_reply(*reply, options, first, Vec::new())
+        }
         Frame::Segment(segment, bytes) => assembly.segment(segment, bytes, now),
         _ => Ok(Arrived::UnderWay),
     }
