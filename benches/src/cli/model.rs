@@ -165,14 +165,14 @@ pub struct WorldArgs {
     pub load: Option<f64>,
     /// How long a replica serves a request
     ///
-    /// fixed:TIME, exp:MEAN, log-normal:MEAN,SIGMA, pareto:LEAST,ALPHA[,CAP] and
+    /// fixed:TIME, exp:MEAN, log-normal:MEAN,SIGMA, pareto:LEAST,ALPHA (or with a cap behind) and
     /// bimodal:SHORT,LONG,SHARE are distributions.
     ///
-    /// hdr:FILE[,tag=NAME][,unit=us] draws from the values of an HdrHistogram log (of intervals
-    /// with that tag, or without any; values in nanoseconds if no unit is given). What Bowline
-    /// writes there is the latency of calls, waiting included.
+    /// hdr:FILE draws from the values of an HdrHistogram log, in nanoseconds and from intervals
+    /// without a tag unless it is hdr:FILE,tag=NAME,unit=us. What Bowline writes there is the
+    /// latency of calls, waiting included.
     ///
-    /// trace:FILE[,window=10ms] plays a CSV file whose first line names its columns, at_us, replica
+    /// trace:FILE, or trace:FILE,window=10ms, plays a CSV file whose first line names its columns, at_us, replica
     /// and took_us (or _ns, _ms, _s), one line for each request that was measured. A copy takes
     /// what one request took that its replica served within the same window, so that replicas
     /// which were slow together are slow together again. Copies need times of their own there.
