@@ -127,7 +127,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         let understood = to.features.has(Features::OPTIONS);
         let options = if understood { options } else { &OptionSet::NONE };
         let segments = understood && to.features.has(Features::SEGMENTS);
-        if !segments || letter.answer.len() <= SEGMENT as usize {
+        let room = (to.takes.frame as usize).saturating_sub(options::MAX_LEN);
+        if !segments || letter.answer.len() <= room.min(SEGMENT as usize) {
             let bytes = options.to_bytes();
             let frame = match options.is_empty() {
                 true => Frame::Reply(reply, &letter.answer),
@@ -196,6 +197,9 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
 
     /// How little has to wait for the kernel until there is more to do here.
     fn awaited(&self) -> Option<usize> {
+        if self.parted.get() {
+            return None;
+        }
         if !self.is_empty() {
             return Some(BACKLOG / 2);
         }
@@ -239,7 +243,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         self.parted.get()
     }
 
-    /// Says goodbye. The other side will close the connection when it has read it.
+    /// Says goodbye, in place of what is left of large replies. The other side will close the
+    /// connection when it has read it.
     ///
     /// This side listens on: if it closed with something unread, the kernel would take back what
     /// the other side has not yet got.
@@ -247,6 +252,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         self.send(&Frame::Goodbye(Goodbye { reason }, why.as_bytes()));
         self.parted.set(true);
         self.stream.shutdown(Shutdown::Write);
+        drop(self.outbox.replace(Outbox::new(SEGMENT)));
     }
 
     /// The connection is over: what has not been handed over never will be.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, OptionSet, PayloadOf,
-    Request, Segment,
+    Request, Segment, Takes,
 };
 use bowline_server::io::{Limits, Running};
 
@@ -218,5 +218,42 @@ fn a_server_that_drains_sends_replies_that_are_on_their_way_to_their_end() {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+#[test]
+fn a_server_whose_time_to_drain_is_up_ends_though_a_slow_reader_reads_on() {
+    let server = Hands::default().serve();
+    let mut client = client(server.address());
+    client.request(calling(BLOW, 1), &(64_u32 << 20).to_le_bytes());
+    let Came::Opening(..) = client.next() else { panic!("no reply") };
+    server.control().shut_down(Duration::ZERO);
+    // It says goodbye, and most of the reply is still to go; now the client reads on.
+    loop {
+        match client.next() {
+            Came::Segment(..) => {}
+            Came::Goodbye(GoodbyeReason::Leaving, _) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    let (ended, ends) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(server.join()));
+    ends.recv_timeout(crate::PATIENCE).expect("it spins").expect("it ends in good order");
+}
+
+#[test]
+fn no_frame_of_a_reply_is_larger_than_its_client_takes() {
+    let server = Hands::default().serve();
+    let takes = Takes { frame: 1024, payload: 1 << 20 };
+    let mut client = Peer::client_taking(takes, SEGMENTS, server.address());
+    client.request(calling(BLOW, 1), &5000_u32.to_le_bytes());
+    let mut came = 0;
+    while came < 5000 {
+        let length = match client.next() {
+            Came::Opening(_, _, length) | Came::Segment(_, _, length) => length,
+            other => panic!("{other:?}"),
+        };
+        assert!(length <= 1024, "a frame of {length}");
+        came += length;
     }
 }

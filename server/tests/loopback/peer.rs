@@ -65,8 +65,13 @@ impl Peer {
 
     /// As `client`, one that can do that.
     pub(crate) fn client_that(features: Features, address: SocketAddr) -> Peer {
-        let takes = Some(Takes { frame: 1 << 20, payload: 64 << 20 });
+        Peer::client_taking(Takes { frame: 1 << 20, payload: 64 << 20 }, features, address)
+    }
+
+    /// As `client_that`, one that takes so much.
+    pub(crate) fn client_taking(takes: Takes, features: Features, address: SocketAddr) -> Peer {
         let mut peer = Peer::raw(TcpStream::connect(address).unwrap());
+        let takes = Some(takes);
         peer.introduce(&Hello { features, takes, ..Hello::client(CLIENT) }, false);
         peer
     }
