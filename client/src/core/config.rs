@@ -49,6 +49,9 @@ pub struct Config {
     pub max_calls: u32,
     /// The largest payload of a request, in bytes.
     pub max_payload: u32,
+    /// How many bytes may wait for a replica to read, before one more request, in bytes. With more
+    /// than that others are asked, or the call waits.
+    pub max_backlog: usize,
     /// What is kept of each deadline for the caller's own work after the reply, besides the
     /// measured round trip of the replica that is asked. Never more than half of what remains.
     pub reserve: Duration,
@@ -119,13 +122,15 @@ impl RetryConfig {
 }
 
 impl Default for Config {
-    /// 65 536 calls, payloads of 1 MiB, no reserve beyond the round trip, 10 s of watching and of
-    /// latencies, a second of patience, no retries, reports of load good for
-    /// 100 ms, 32 kinds of calls, and a budget of its own; replicas are ejected, and not warmed up.
+    /// 65 536 calls, payloads of 1 MiB, 16 MiB for a replica that does not read, no reserve beyond the
+    /// round trip, 10 s of watching and of latencies, a second of patience, no retries, reports of
+    /// load good for 100 ms, 32 kinds of calls, and a budget of its own; replicas are ejected, and
+    /// not warmed up.
     fn default() -> Self {
         Config {
             max_calls: 1 << 16,
             max_payload: 1 << 20,
+            max_backlog: 16 << 20,
             reserve: Duration::ZERO,
             watch: Duration::from_secs(10),
             patience: Duration::from_secs(1),

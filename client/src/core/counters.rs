@@ -21,6 +21,8 @@ pub struct Counters {
     pub waiting: u64,
     /// Calls that had to wait for a replica to be connected.
     pub stranded: u64,
+    /// Calls that had to wait until a replica granted more, or read what it had been sent.
+    pub waited_for_room: u64,
     /// Calls that were refused at the start: too many, too large, too late, no replica.
     pub refused: u64,
 
@@ -196,6 +198,7 @@ impl Counters {
             cancelled: self.cancelled - earlier.cancelled,
             waiting: self.waiting,
             stranded: self.stranded - earlier.stranded,
+            waited_for_room: self.waited_for_room - earlier.waited_for_room,
             refused: self.refused - earlier.refused,
             attempts: self.attempts - earlier.attempts,
             replied: self.replied - earlier.replied,

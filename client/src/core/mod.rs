@@ -47,6 +47,7 @@ mod policies;
 mod policy;
 mod random;
 mod replicas;
+mod room;
 mod shadow;
 mod slots;
 mod switch;

@@ -230,7 +230,7 @@ mod tests {
     const LIFETIME: Duration = Duration::from_millis(100);
 
     fn replicas(count: u16) -> Replicas {
-        let mut replicas = Replicas::default();
+        let mut replicas = Replicas::new(usize::MAX);
         for id in (0..count).map(ReplicaId) {
             replicas.add(id, u32::from(id.0));
             let place = replicas.find(id).unwrap();

@@ -9,6 +9,7 @@ use super::call::NIL;
 use super::health::Health;
 use super::pick::Order;
 use super::placement::Placement;
+use super::room::Room;
 
 /// No such replica.
 const UNKNOWN: u16 = u16::MAX;
@@ -61,6 +62,7 @@ pub(crate) struct Replica {
     /// Its methods by ascending number, and whether a second copy may be sent of each; None: it did
     /// not say.
     pub(crate) methods: Option<Vec<(Method, bool)>>,
+    pub(crate) room: Room,
     /// The first of the copies that are out there.
     pub(crate) head: u32,
 }
@@ -83,8 +85,17 @@ impl Replica {
         self.station.is_some() && !self.leaving && !self.removed
     }
 
-    /// It may be sent something new of that kind and size.
+    /// It may be sent something new of that kind and size now.
     pub(crate) fn fits(&self, wanted: Wanted) -> bool {
+        self.would_fit(wanted) && self.room.allows(wanted.size)
+    }
+
+    /// It could be sent that, had it granted more or read what it was sent.
+    pub(crate) fn lacks_room(&self, wanted: Wanted) -> bool {
+        self.would_fit(wanted) && !self.room.allows(wanted.size)
+    }
+
+    fn would_fit(&self, wanted: Wanted) -> bool {
         self.is_open() && wanted.size <= self.takes && self.serves(wanted)
     }
 
@@ -166,14 +177,20 @@ pub struct ReplicaState {
 }
 
 /// All of them. A replica's place in the table never changes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Replicas {
     all: Vec<Replica>,
     /// By id, the place.
     places: Vec<u16>,
+    max_backlog: usize,
 }
 
 impl Replicas {
+    /// None yet; each is to have at most so many bytes waiting for it to read.
+    pub(crate) const fn new(max_backlog: usize) -> Replicas {
+        Replicas { all: Vec::new(), places: Vec::new(), max_backlog }
+    }
+
     /// Adds one; known already, it only moves to that domain.
     pub(crate) fn add(&mut self, id: ReplicaId, domain: u32) {
         match self.find(id) {
@@ -210,6 +227,7 @@ impl Replicas {
             rtt: None,
             takes: u32::MAX,
             methods: None,
+            room: Room::new(self.max_backlog),
             head: NIL,
         });
     }

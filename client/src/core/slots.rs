@@ -65,11 +65,6 @@ impl<P> Slots<P> {
         &mut self.calls[slot as usize]
     }
 
-    /// How many slots there are, used or free.
-    pub(crate) fn len(&self) -> u32 {
-        self.calls.len() as u32
-    }
-
     /// How many slots are in use.
     pub(crate) fn used(&self) -> usize {
         self.used

@@ -5,12 +5,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_protocol::{
-    Error, Key, Label, Method, OptionSet, Parent, TraceContext, TrafficClass, options,
+    Error, ErrorKind, Executed, Key, Label, Method, MethodInfo, OptionSet, Parent, TraceContext,
+    TrafficClass, options,
 };
 use bowline_runtime::Instant;
+use bowline_runtime::payload::Payload;
 
 use super::client::Shared;
-use super::pool::Buffer;
 use super::reply::{Failure, Reply};
 use super::within::Within;
 use crate::core::{CallKey, PolicyId, Spec};
@@ -20,7 +21,7 @@ use crate::core::{CallKey, PolicyId, Spec};
 pub struct Call {
     shared: Rc<Shared>,
     method: Method,
-    payload: Buffer,
+    payload: Payload,
     policy: Option<PolicyId>,
     shard_key: Option<u64>,
     options: OptionSet,
@@ -29,12 +30,17 @@ pub struct Call {
     deadline: Option<Duration>,
     /// When its parent's caller stops waiting.
     until: Instant,
+    /// With less time than this it is not made.
+    least: Duration,
 }
 
 impl Call {
     pub(super) fn new(shared: Rc<Shared>, method: Method, payload: &[u8]) -> Call {
-        let shell = &shared.shell;
-        let payload = shell.pool.copy(payload);
+        let payload = shared.shell.pool.copy(payload);
+        Call::of(shared, method, payload)
+    }
+
+    pub(super) const fn of(shared: Rc<Shared>, method: Method, payload: Payload) -> Call {
         Call {
             shared,
             method,
@@ -46,7 +52,19 @@ impl Call {
             from_extra: false,
             deadline: None,
             until: Instant::FAR_FUTURE,
+            least: Duration::ZERO,
         }
+    }
+
+    /// With what its service promises of the method.
+    pub(super) fn promised(mut self, method: &MethodInfo) -> Call {
+        self.idempotent |= method.idempotent;
+        self.least = method.least_useful;
+        self.options.class = self.options.class.or(method.cost);
+        if !method.may_duplicate(self.payload.len()) {
+            self.policy = Some(PolicyId::NONE);
+        }
+        self
     }
 
     /// It must be done within this time, counted from when it is first awaited.
@@ -185,11 +203,15 @@ impl Calling {
         let now = shell.now();
         let size = u32::try_from(call.payload.len()).unwrap_or(u32::MAX);
         let defaults = shell.state.borrow().methods.find(call.method, call.options.class);
+        let within = call.deadline.unwrap_or(defaults.deadline);
+        if within < call.least {
+            return Err(Error::new(ErrorKind::DeadlineExceeded, Executed::No));
+        }
         let spec = Spec {
             method: call.method,
             payload: call.payload,
             size,
-            deadline: call.until.min(now + call.deadline.unwrap_or(defaults.deadline)),
+            deadline: call.until.min(now + within),
             policy: call.policy.unwrap_or(defaults.policy),
             shard_key: call.shard_key,
             options: call.options,

@@ -3,7 +3,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bowline_protocol::{ClientId, Frame, Goodbye, GoodbyeReason, Method, TrafficClass, codec};
+use bowline_protocol::{ClientId, Frame, Goodbye, GoodbyeReason, Method, TrafficClass};
 use bowline_runtime::{JoinHandle, Stage, spawn, spawn_at, timeout};
 use tracing::{info, warn};
 
@@ -63,6 +63,7 @@ impl Client {
     /// A client whose tasks have been spawned.
     fn begin(config: &Config) -> Result<Client, ConnectError> {
         check_replicas(&config.replicas)?;
+        config.check_sizes()?;
         let id = getrandom::u64().map_err(|error| ConnectError::Random(error.to_string()))?;
         let mut core = config.core.clone();
         if core.seed == 0 {
@@ -78,6 +79,8 @@ impl Client {
             dial: config.dial,
             backoff: config.backoff,
             max_reply: config.max_reply,
+            reply_budget: config.reply_budget,
+            methods: config.service.map(|service| service.to_methods()),
         };
         let members = Rc::new(Members::new(shell.clone(), terms));
         members.follow(config);
@@ -89,6 +92,17 @@ impl Client {
         Ok(Client {
             shared: Rc::new(Shared { shell, members, tasks, published: RefCell::default() }),
         })
+    }
+
+    /// A call whose payload `encode` writes.
+    pub(super) fn encode_call<E>(
+        &self,
+        method: Method,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<Call, E> {
+        let mut payload = self.shared.shell.pool.empty(0);
+        encode(payload.as_mut())?;
+        Ok(Call::of(self.shared.clone(), method, payload))
     }
 
     /// A call to be awaited. The payload is copied.
@@ -172,7 +186,7 @@ impl Drop for Shared {
         let Ok(mut state) = self.shell.state.try_borrow_mut() else { return };
         let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
         for line in state.lines.iter_mut().filter_map(Option::take) {
-            line.stream.send_with(|out| codec::encode(&Frame::Goodbye(goodbye, &[]), out));
+            line.send(&Frame::Goodbye(goodbye, &[]));
         }
     }
 }

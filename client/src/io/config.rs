@@ -3,7 +3,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_protocol::{LinkConfig, Method, ReplicaId, TrafficClass};
+use bowline_protocol::codec::MAX_PAYLOAD;
+use bowline_protocol::{LinkConfig, Method, ReplicaId, ServiceInfo, TrafficClass};
 
 use super::live::Live;
 use crate::core::{self, Budget, Candidate, ConfigError, MAX_CANDIDATES, Placement, Policy};
@@ -148,15 +149,21 @@ pub struct Config {
     /// How long [`Client::connect`](super::Client::connect) waits for all replicas; after that it
     /// takes those that are there.
     pub patience: Duration,
-    /// The largest payload of a reply, in bytes.
+    /// The largest payload of a reply, in bytes. Up to 64 MiB.
     pub max_reply: u32,
+    /// How many bytes of large replies may be on their way from one replica, in bytes; at least
+    /// `max_reply`. A reply that exceeds it is cut off, and its copy as good as lost.
+    pub reply_budget: usize,
+    /// The service that is called: a replica that means something else by one of its methods is not
+    /// connected to, with an error that names it.
+    pub service: Option<ServiceInfo>,
     /// Where changes of all this are heard of; see [`Live::client_config`].
     pub live: Option<Live>,
 }
 
 impl Config {
     /// The defaults for these replicas: a second to dial, 10 ms to 1 s of backoff, 2 s of patience,
-    /// replies of up to 1 MiB.
+    /// replies of up to 1 MiB, and of 64 MiB in all on their way from a replica.
     pub fn new(replicas: impl IntoIterator<Item = Replica>) -> Config {
         Config {
             replicas: replicas.into_iter().collect(),
@@ -168,8 +175,28 @@ impl Config {
             backoff: (Duration::from_millis(10), Duration::from_secs(1)),
             patience: Duration::from_secs(2),
             max_reply: 1 << 20,
+            reply_budget: 64 << 20,
+            service: None,
             live: None,
         }
+    }
+
+    /// The same, for this service.
+    #[must_use]
+    pub const fn service(mut self, service: ServiceInfo) -> Config {
+        self.service = Some(service);
+        self
+    }
+
+    pub(super) fn check_sizes(&self) -> Result<(), ConfigError> {
+        let Config { max_reply, reply_budget, .. } = *self;
+        core::check("max_reply", max_reply, max_reply <= MAX_PAYLOAD, "up to 67108864")?;
+        core::check(
+            "reply_budget",
+            reply_budget,
+            reply_budget >= max_reply as usize,
+            "max_reply or more",
+        )
     }
 
     /// The same, with this for a method, or for its calls of one class.

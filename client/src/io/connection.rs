@@ -1,6 +1,6 @@
 //! The connection to one replica: dialled, kept, and dialled again.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -9,15 +9,21 @@ use std::task::Poll;
 use bowline_protocol::frame::Features;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Backoff, ClientId, Frame, Hello, Inbox, Label, Link, LinkConfig, LinkError, Options, ReplicaId,
-    Reply, Takes, WireError, codec, options,
+    Arrived, Assembly, AssemblyError, Backoff, Cancel, CancelReason, ClientId, Frame, Hello, Inbox,
+    Label, Link, LinkConfig, LinkError, Methods, Options, PayloadOf, Peer, ReplicaId, Reply, Takes,
+    WireError, codec, options,
 };
 use bowline_runtime::net::{Lease, TcpStream};
+use bowline_runtime::payload::Payload;
 use bowline_runtime::{Duration, Instant, Sleep, sleep, sleep_until};
 use tracing::{info, warn};
 
 use super::config::Replica;
-use super::shell::{Answer, Line, Shell, State};
+use super::line::Line;
+use super::shell::{Answer, Shell, State};
+
+/// The longest payload that is taken in one frame, in bytes.
+const LONGEST_FRAME: u32 = 1 << 20;
 
 /// What every connection of a client has in common.
 #[derive(Clone)]
@@ -29,12 +35,16 @@ pub(super) struct Terms {
     pub(super) dial: Duration,
     pub(super) backoff: (Duration, Duration),
     pub(super) max_reply: u32,
+    pub(super) reply_budget: usize,
+    /// What this side means by the methods that it calls.
+    pub(super) methods: Option<Methods>,
 }
 
 impl Terms {
-    /// The longest payload of a frame, in bytes: a reply's, behind its options.
+    /// The longest payload of a frame, in bytes: a reply's, behind its options. Longer replies come
+    /// in segments.
     fn frame_bytes(&self) -> u32 {
-        self.max_reply.saturating_add(options::MAX_LEN as u32)
+        self.max_reply.min(LONGEST_FRAME) + options::MAX_LEN as u32
     }
 }
 
@@ -49,6 +59,8 @@ enum Ended {
     Wire(#[from] WireError),
     #[error("{0}")]
     Link(#[from] LinkError),
+    #[error("{0}")]
+    Assembly(#[from] AssemblyError),
 }
 
 /// Keeps a connection to the replica for as long as the task lives.
@@ -83,22 +95,32 @@ struct Connection<'a> {
     stream: TcpStream,
     replica: ReplicaId,
     link: Link,
+    /// Once both sides know each other.
+    line: Option<Rc<Line>>,
+    max_reply: u32,
+    reply_budget: usize,
 }
 
 /// What a connection waits for.
 enum Event {
     Bytes(Lease),
     Time,
+    /// The kernel has taken enough of what waited for more to be handed over.
+    Written,
 }
 
 impl<'a> Connection<'a> {
     fn new(shell: &'a Shell, stream: TcpStream, replica: ReplicaId, terms: &Terms) -> Self {
         let mut hello = Hello::client(terms.client);
-        hello.features = Features::GO_AWAY.with(Features::OPTIONS);
-        // Replies come in one frame.
+        hello.features = Features::GO_AWAY
+            .with(Features::OPTIONS)
+            .with(Features::SEGMENTS)
+            .with(Features::CREDIT);
+        hello.methods = terms.methods.clone();
         hello.takes = Some(Takes { frame: terms.frame_bytes(), payload: terms.max_reply });
         let link = Link::dialled(hello, Some(replica), terms.link, shell.now());
-        Connection { shell, stream, replica, link }
+        let Terms { max_reply, reply_budget, .. } = *terms;
+        Connection { shell, stream, replica, link, line: None, max_reply, reply_budget }
     }
 
     async fn run(&mut self, mut inbox: Inbox) -> Ended {
@@ -115,9 +137,15 @@ impl<'a> Connection<'a> {
                     sleep.reset(self.link.next_timeout());
                     result.map_err(Ended::Link)
                 }
+                Ok(Some(Event::Written)) => Ok(()),
                 Ok(None) => return Ended::Closed,
                 Err(error) => return Ended::Io(error),
             };
+            if let Some(line) = &self.line {
+                line.pour(self.shell.now());
+                let backlog = line.backlog();
+                self.shell.state.borrow_mut().calls.on_backlog(self.replica, backlog);
+            }
             self.shell.pump();
             if let Err(ended) = result {
                 return ended;
@@ -126,9 +154,18 @@ impl<'a> Connection<'a> {
     }
 
     async fn next(&self, mut sleep: Pin<&mut Sleep>) -> io::Result<Option<Event>> {
+        let mut ready = pin!(async {
+            match &self.line {
+                Some(line) => line.ready().await,
+                None => pending().await,
+            }
+        });
         poll_fn(|context| {
             if let Poll::Ready(received) = self.stream.poll_receive(context) {
                 return Poll::Ready(received.map(|lease| lease.map(Event::Bytes)));
+            }
+            if ready.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(Some(Event::Written)));
             }
             sleep.as_mut().poll(context).map(|()| Ok(Some(Event::Time)))
         })
@@ -144,6 +181,7 @@ impl<'a> Connection<'a> {
 
     /// Takes in what has come, all of it.
     fn on_bytes(&mut self, inbox: &mut Inbox, first: Lease) -> Result<(), Ended> {
+        self.link.on_bytes(self.shell.now());
         let mut lease = Some(first);
         while let Some(bytes) = lease {
             let mut frames = inbox.feed(&bytes);
@@ -158,7 +196,7 @@ impl<'a> Connection<'a> {
     fn on_frame(&mut self, frame: &Frame<'_>) -> Result<(), Ended> {
         let now = self.shell.now();
         match self.link.on_frame(frame, now)? {
-            LinkEvent::NotMine => self.on_call_frame(frame),
+            LinkEvent::NotMine => self.on_call_frame(frame)?,
             LinkEvent::Up => self.on_up(),
             LinkEvent::Leaving => self.shell.state.borrow_mut().calls.on_leaving(self.replica),
             _ => {
@@ -170,17 +208,32 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    fn on_call_frame(&mut self, frame: &Frame<'_>) {
+    fn on_call_frame(&mut self, frame: &Frame<'_>) -> Result<(), Ended> {
         let now = self.shell.now();
         let mut state = self.shell.state.borrow_mut();
         match frame {
             Frame::Reply(reply, payload) => {
-                self.on_reply(&mut state, reply, &Options::NONE, payload, now);
+                self.on_reply(&mut state, reply, None, || self.shell.pool.copy(payload), now);
             }
-            Frame::ReplyWith(reply, options, payload) => {
-                self.on_reply(&mut state, reply, options, payload, now);
+            Frame::ReplyWith(reply, options, payload) if options.total().is_none() => {
+                let label = options.label().map(Label::new);
+                self.on_reply(&mut state, reply, label, || self.shell.pool.copy(payload), now);
             }
-            Frame::Ended(ended) => state.calls.on_ended(self.replica, ended, now),
+            Frame::ReplyWith(reply, options, first) => {
+                return self.on_opening(&mut state, reply, options, first, now);
+            }
+            Frame::Segment(segment, bytes) => {
+                let Some(line) = &self.line else { return Ok(()) };
+                let arrived = line.assembly.borrow_mut().segment(segment, bytes, now)?;
+                self.on_arrived(&mut state, arrived, now);
+            }
+            Frame::Credit(credit) => state.calls.on_credit(self.replica, *credit),
+            Frame::Ended(ended) => {
+                if let Some(line) = &self.line {
+                    line.assembly.borrow_mut().forget(ended.attempt, PayloadOf::Reply);
+                }
+                state.calls.on_ended(self.replica, ended, now);
+            }
             Frame::Overloaded(overloaded) => {
                 state.calls.on_overloaded(self.replica, overloaded, now);
             }
@@ -188,20 +241,60 @@ impl<'a> Connection<'a> {
             // Nothing else was asked for in our hello; what is not understood does no harm.
             _ => {}
         }
+        Ok(())
     }
 
     fn on_reply(
         &self,
         state: &mut State,
         reply: &Reply,
-        options: &Options<'_>,
-        payload: &[u8],
+        label: Option<Label>,
+        payload: impl FnOnce() -> Payload,
         now: Instant,
     ) {
         if let Some(done) = state.calls.on_reply(self.replica, reply, now) {
-            let payload = self.shell.pool.copy(payload);
-            let label = options.label().map(Label::new);
-            state.deliver(done, Some(Answer { payload, label }));
+            state.deliver(done, Some(Answer { payload: payload(), label }));
+        }
+    }
+
+    /// A reply begins, of which segments bring the rest.
+    fn on_opening(
+        &self,
+        state: &mut State,
+        reply: &Reply,
+        options: &Options<'_>,
+        first: &[u8],
+        now: Instant,
+    ) -> Result<(), Ended> {
+        let Some(line) = &self.line else { return Ok(()) };
+        let mut assembly = line.assembly.borrow_mut();
+        let total = options.total().unwrap_or_default();
+        let memory = self.shell.pool.empty(total as usize);
+        let arrived = assembly.open_reply(*reply, options, first, memory)?;
+        if !state.calls.waits_for(reply.attempt) {
+            // Nobody needs it; only its end is still to come.
+            assembly.discard(reply.attempt);
+        }
+        drop(assembly);
+        if let Arrived::NoRoom = arrived {
+            let (attempt, reason) = (reply.attempt, CancelReason::CallerDone);
+            line.send(&Frame::Cancel(Cancel { attempt, reason, lifetime: Duration::ZERO }));
+            state.calls.on_no_room(self.replica, reply, now);
+        }
+        self.on_arrived(state, arrived, now);
+        Ok(())
+    }
+
+    fn on_arrived(&self, state: &mut State, arrived: Arrived<Payload>, now: Instant) {
+        match arrived {
+            Arrived::Reply(reply, options, payload) => {
+                self.on_reply(state, &reply, options.label, || payload, now);
+            }
+            Arrived::Discarded(reply) => {
+                // Its call is done: this only ends the copy.
+                let _ = state.calls.on_reply(self.replica, &reply, now);
+            }
+            Arrived::Request(..) | Arrived::UnderWay | Arrived::Skipped | Arrived::NoRoom => {}
         }
     }
 
@@ -209,28 +302,27 @@ impl<'a> Connection<'a> {
         let Some(station) = self.link.peer().and_then(Hello::station) else { return };
         let at = usize::from(self.replica.0);
         let mut state = self.shell.state.borrow_mut();
-        let features = self.link.peer_features();
-        state.lines[at] = Some(Line { stream: self.stream.clone(), features });
+        let peer = Peer { takes: self.link.peer_takes(), features: self.link.peer_features() };
+        let assembly = Assembly::new(self.max_reply, self.reply_budget);
+        let most = state.calls.config().max_backlog;
+        let line = Rc::new(Line::new(self.stream.clone(), peer, assembly, most));
+        state.lines[at] = Some(line.clone());
         let methods = self.link.peer().and_then(|hello| hello.methods.as_ref());
         state.calls.on_methods(self.replica, methods);
-        state.calls.on_takes(self.replica, self.largest_request());
+        state.calls.on_takes(self.replica, line.largest_request());
+        state.calls.on_granted(self.replica, self.link.peer_grant());
         state.calls.on_connected(self.replica, station);
         drop(state);
+        self.line = Some(line);
         info!(replica = self.replica.0, core = station.core, "connected");
         self.shell.changed.notify();
-    }
-
-    /// The largest payload that the replica takes together with options, in bytes.
-    fn largest_request(&self) -> u32 {
-        let understood = self.link.peer_features().has(Features::OPTIONS);
-        let options = if understood { options::MAX_LEN as u32 } else { 0 };
-        self.link.peer_takes().frame.saturating_sub(options)
     }
 
     /// Says goodbye, if there is anyone to say it to, and tells the machine.
     fn close(&mut self, ended: &Ended) {
         let goodbye = match ended {
             Ended::Link(error) => error.goodbye(),
+            Ended::Assembly(error) => Some(error.goodbye()),
             Ended::Wire(_) => {
                 let reason = bowline_protocol::GoodbyeReason::Protocol;
                 Some(bowline_protocol::Goodbye { reason })

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bowline_protocol::{Frame, Goodbye, GoodbyeReason, ReplicaId, codec};
+use bowline_protocol::{Frame, Goodbye, GoodbyeReason, ReplicaId};
 use bowline_runtime::{JoinHandle, Stage, sleep, spawn_at, timeout};
 use tracing::{info, warn};
 
@@ -138,7 +138,7 @@ fn close(shell: &Shell, id: ReplicaId) {
     let mut state = shell.state.borrow_mut();
     if let Some(line) = state.lines[usize::from(id.0)].take() {
         let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
-        line.stream.send_with(|out| codec::encode(&Frame::Goodbye(goodbye, &[]), out));
+        line.send(&Frame::Goodbye(goodbye, &[]));
         state.calls.on_closed(id, bowline_runtime::now());
     }
     drop(state);

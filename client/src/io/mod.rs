@@ -33,12 +33,12 @@ mod config;
 mod connection;
 mod fan;
 mod file;
+mod line;
 mod live;
 mod logged;
 mod members;
 mod methods;
 mod numbers;
-mod pool;
 mod reload;
 mod remote;
 mod reply;
@@ -47,8 +47,10 @@ mod spans;
 mod timer;
 #[cfg(feature = "tower")]
 mod tower;
+mod typed;
 mod within;
 
+pub use bowline_runtime::payload::Payload;
 pub use call::{Call, Calling};
 pub use client::Client;
 pub use config::{Canary, Config, ConnectError, MethodConfig, Replica};
@@ -56,10 +58,10 @@ pub use fan::{FanOut, TooFew};
 pub use file::FileError;
 pub use live::Live;
 pub use numbers::{Numbers, Snapshot};
-pub use pool::Buffer;
 pub use reload::{Watch, WatchConfig, WatchError};
 pub use remote::{Remote, RemoteCall, RemoteCalling, RemoteFailure, RemoteReply};
 pub use reply::{Failure, Reply};
 #[cfg(feature = "tower")]
 pub use tower::Request;
+pub use typed::With;
 pub use within::Within;

@@ -133,6 +133,9 @@ const COUNTERS: &[Metric<u64>] = &[
     ("calls_ok", "Calls that got a good reply.", |s| s.counters.ok),
     ("calls_failed", "Calls that ended with an error.", |s| s.counters.failed),
     ("calls_cancelled", "Calls that their caller dropped.", |s| s.counters.cancelled),
+    ("calls_waited_for_room", "Calls that waited for credit or a backlog.", |s| {
+        s.counters.waited_for_room
+    }),
     ("calls_refused", "Calls that were refused at the start.", |s| s.counters.refused),
     ("deadlines_missed", "Calls whose deadline passed.", |s| s.counters.deadline_missed),
     ("attempts", "Copies that were sent.", |s| s.counters.attempts),

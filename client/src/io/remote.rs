@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_protocol::{
-    Error, ErrorKind, Executed, Label, Method, OptionSet, TraceContext, TrafficClass,
+    Error, ErrorKind, Executed, Label, Method, MethodInfo, OptionSet, TraceContext, TrafficClass,
 };
 use bowline_runtime::{Handle, Lost, Notify, RemoteHandle};
 
@@ -69,6 +69,19 @@ pub struct RemoteFailure {
     pub payload: Vec<u8>,
     /// What it took; None if the call was not begun.
     pub outcome: Option<Outcome>,
+}
+
+impl RemoteFailure {
+    /// A call that was not begun, or whose reply could not be read.
+    pub(super) const fn of(error: Error) -> RemoteFailure {
+        RemoteFailure { error, payload: Vec::new(), outcome: None }
+    }
+}
+
+impl AsRef<[u8]> for RemoteReply {
+    fn as_ref(&self) -> &[u8] {
+        &self.payload
+    }
 }
 
 impl fmt::Display for RemoteFailure {
@@ -141,6 +154,7 @@ impl Remote {
             key: None,
             options: OptionSet::NONE,
             idempotent: false,
+            promises: None,
         }
     }
 
@@ -194,9 +208,17 @@ pub struct RemoteCall {
     /// All but the key, whose fingerprint is the payload's.
     options: OptionSet,
     idempotent: bool,
+    /// What its service promises of the method.
+    promises: Option<&'static MethodInfo>,
 }
 
 impl RemoteCall {
+    /// With what its service promises of the method.
+    pub(super) const fn promised(mut self, method: &'static MethodInfo) -> RemoteCall {
+        self.promises = Some(method);
+        self
+    }
+
     /// It must be done within this time.
     pub fn deadline(mut self, within: Duration) -> RemoteCall {
         self.deadline = Some(within);
@@ -256,7 +278,10 @@ impl RemoteCall {
         if self.idempotent {
             call = call.idempotent();
         }
-        call
+        match self.promises {
+            Some(method) => call.promised(method),
+            None => call,
+        }
     }
 }
 

@@ -2,14 +2,14 @@ use std::fmt;
 use std::ops::Deref;
 
 use bowline_protocol::{Error, Label};
+use bowline_runtime::payload::Payload;
 
-use super::pool::Buffer;
 use crate::core::Outcome;
 
 /// A good reply: its payload, and what it took.
 #[derive(Debug)]
 pub struct Reply {
-    pub(super) payload: Buffer,
+    pub(super) payload: Payload,
     pub(super) label: Option<Label>,
     pub(super) outcome: Outcome,
 }
@@ -31,6 +31,12 @@ impl Reply {
     }
 }
 
+impl AsRef<[u8]> for Reply {
+    fn as_ref(&self) -> &[u8] {
+        &self.payload
+    }
+}
+
 impl Deref for Reply {
     type Target = [u8];
 
@@ -43,11 +49,16 @@ impl Deref for Reply {
 #[derive(Debug)]
 pub struct Failure {
     pub(super) error: Error,
-    pub(super) payload: Option<Buffer>,
+    pub(super) payload: Option<Payload>,
     pub(super) outcome: Option<Outcome>,
 }
 
 impl Failure {
+    /// A call that was not begun, or whose reply could not be read.
+    pub(super) const fn of(error: Error) -> Failure {
+        Failure { error, payload: None, outcome: None }
+    }
+
     /// What happened, whether it ran, and whether it is worth asking again.
     pub fn error(&self) -> &Error {
         &self.error

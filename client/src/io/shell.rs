@@ -4,14 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use bowline_protocol::{Error, Features, Frame, Label, Method, OptionSet, Request, codec};
-use bowline_runtime::net::TcpStream;
+use bowline_protocol::{Error, Label, Method};
+use bowline_runtime::payload::{Payload, Pool};
 use bowline_runtime::{Instant, Notify};
 use slab::Slab;
 
 use super::config::MethodConfig;
+use super::line::Line;
 use super::methods::Methods;
-use super::pool::{Buffer, Pool};
 use super::reply::{Failure, Reply};
 use super::spans::Spans;
 use crate::core::{CallKey, Calls, ConfigError, Done, Effect, Spec};
@@ -26,28 +26,8 @@ struct Waiter {
 
 /// What a reply brought that ended a call.
 pub(super) struct Answer {
-    pub(super) payload: Buffer,
+    pub(super) payload: Payload,
     pub(super) label: Option<Label>,
-}
-
-/// The sending half of the connection to a replica.
-pub(super) struct Line {
-    pub(super) stream: TcpStream,
-    /// What the replica understands.
-    pub(super) features: Features,
-}
-
-impl Line {
-    fn send(&self, frame: &Frame<'_>) {
-        self.stream.send_with(|out| codec::encode(frame, out));
-    }
-
-    fn request(&self, request: Request, options: &OptionSet, payload: &[u8]) {
-        if options.is_empty() || !self.features.has(Features::OPTIONS) {
-            return self.send(&Frame::Request(request, payload));
-        }
-        self.send(&Frame::RequestWith(request, options.to_bytes().as_options(), payload));
-    }
 }
 
 /// One core's client.
@@ -63,9 +43,9 @@ pub(super) struct Shell {
 }
 
 pub(super) struct State {
-    pub(super) calls: Calls<Buffer>,
+    pub(super) calls: Calls<Payload>,
     /// By replica id.
-    pub(super) lines: Vec<Option<Line>>,
+    pub(super) lines: Vec<Option<Rc<Line>>>,
     pub(super) methods: Methods,
     waiters: Slab<Waiter>,
     /// Whom to wake once nothing is borrowed.
@@ -79,7 +59,7 @@ pub(super) struct State {
 }
 
 impl Shell {
-    pub(super) fn new(mut calls: Calls<Buffer>) -> Shell {
+    pub(super) fn new(mut calls: Calls<Payload>) -> Shell {
         let spans = Spans::new();
         if spans.is_some() {
             calls.tell_ends();
@@ -120,7 +100,7 @@ impl Shell {
     /// Begins a call, and returns its place among the waiters.
     pub(super) fn start(
         &self,
-        spec: Spec<Buffer>,
+        spec: Spec<Payload>,
         now: Instant,
         context: &Context<'_>,
     ) -> Result<(usize, CallKey), Error> {
@@ -205,18 +185,25 @@ impl State {
             match effect {
                 Effect::Send { replica, call, request } => {
                     let line = self.lines[usize::from(replica.0)].as_ref();
-                    if let (Some(payload), Some(options), Some(line)) =
+                    let (Some(payload), Some(options), Some(line)) =
                         (self.calls.payload(call), self.calls.options(call), line)
-                    {
-                        line.request(request, options, payload);
-                        if let Some(spans) = &mut self.spans {
-                            spans.sent(replica, &request, now);
-                        }
+                    else {
+                        continue;
+                    };
+                    if let Some(spans) = &mut self.spans {
+                        spans.sent(replica, &request, now);
+                    }
+                    let taken = line.request(request, options, payload, now);
+                    self.calls.on_backlog(replica, line.backlog());
+                    if !taken {
+                        self.calls.on_cut(replica, request.attempt, now);
                     }
                 }
                 Effect::Cancel { replica, cancel } => {
-                    if let Some(line) = &self.lines[usize::from(replica.0)] {
-                        line.send(&Frame::Cancel(cancel));
+                    if let Some(line) = &self.lines[usize::from(replica.0)]
+                        && line.cancel(cancel)
+                    {
+                        self.calls.on_cut(replica, cancel.attempt, now);
                     }
                 }
                 Effect::Done(done) => self.deliver(done, None),

@@ -1,5 +1,6 @@
 //! Connections that break, come back, or never were.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use bowline_client::{Client, Config, ConnectError, Replica};
@@ -17,6 +18,25 @@ fn a_replica_that_hangs_up_in_the_middle_loses_no_call() {
         let reply = world.client.call(READ, b"x").idempotent().deadline(DEADLINE).await.unwrap();
         assert_eq!((reply.outcome().attempts, reply.outcome().winner.unwrap().n), (2, 1));
         assert_eq!(world.client.counters().lost, 1);
+    });
+}
+
+#[test]
+fn a_replica_that_stops_reading_is_sent_so_much_and_the_rest_goes_elsewhere() {
+    run(async {
+        let world = World::with(|config| config.core.max_backlog = 1 << 20).await;
+        let [deaf, one, two] = &world.servers;
+        deaf.deaf.set(true);
+        // More than the kernel takes for one that does not read.
+        let calls: Vec<_> = (0..100)
+            .map(|_| {
+                let call = world.client.call(READ, vec![7; 1_000_000]).idempotent();
+                bowline_runtime::spawn(call.deadline(DEADLINE).into_future())
+            })
+            .collect();
+        one.until(|one| one.seen() + two.seen() >= 80).await;
+        assert!(world.client.counters().waited_for_room > 0, "they, too, read in their time");
+        calls.iter().for_each(bowline_runtime::JoinHandle::abort);
     });
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Server {
     pub(crate) id: u16,
     pub(crate) address: SocketAddr,
     pub(crate) answer: Cell<Answer>,
+    /// It reads no more.
+    pub(crate) deaf: Cell<bool>,
     /// What its hello says of its methods.
     pub(crate) methods: Cell<Option<&'static ServiceInfo>>,
     pub(crate) requests: RefCell<Vec<(Request, Vec<u8>)>>,
@@ -59,6 +61,7 @@ impl Server {
         let server = Rc::new(Server {
             id,
             address: listener.local_addr().unwrap(),
+            deaf: Cell::new(false),
             answer: Cell::new(Answer::Echo),
             methods: Cell::default(),
             requests: RefCell::default(),
@@ -100,6 +103,9 @@ impl Server {
                 stream.send_with(|out| codec::encode(&frame, out));
             }
             let Ok(Some(bytes)) = stream.receive().await else { break };
+            if self.deaf.get() {
+                std::future::pending::<()>().await;
+            }
             let mut frames = inbox.feed(&bytes);
             while let Some(frame) = frames.next().unwrap() {
                 match link.on_frame(&frame, now()) {

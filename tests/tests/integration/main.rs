@@ -9,5 +9,9 @@ mod wire;
 
 use std::time::Duration;
 
+#[global_allocator]
+static ALLOCATOR: bowline_runtime::counting::CountingAllocator =
+    bowline_runtime::counting::CountingAllocator;
+
 /// Far longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -184,6 +184,7 @@ impl<P> Calls<P> {
         let place = copy.replica;
         let replica = self.replicas.get_mut(place);
         replica.in_flight += 1;
+        replica.room.spend(call.size);
         replica.uses = replica.uses.saturating_sub(1);
         replica.warm_since.get_or_insert(now);
         replica.health.asked(now);
@@ -197,8 +198,10 @@ impl<P> Calls<P> {
     pub(super) fn count_sent(&mut self, slot: u32, n: u8) {
         let call = self.slots.get_mut(slot);
         call.sent += 1;
+        let size = call.size;
         let copy = &mut call.copies[usize::from(n)];
         copy.state = State::Sent;
+        self.replicas.get_mut(copy.replica).room.settle(size);
         self.counters.attempts += 1;
         self.counters.live += 1;
         match copy.cause {

@@ -23,8 +23,13 @@ impl<P> Calls<P> {
         if end.may_have_run() && (copy.executed || end == End::Lost) {
             call.ran += 1;
         }
-        let (place, executed, seq) = (copy.replica, copy.executed, call.seq);
-        self.replicas.get_mut(place).in_flight -= 1;
+        let (place, executed, seq, size) = (copy.replica, copy.executed, call.seq, call.size);
+        let replica = self.replicas.get_mut(place);
+        replica.in_flight -= 1;
+        if !was_sent {
+            replica.room.settle(size);
+            self.refund(place, size);
+        }
         if was_sent {
             self.counters.live -= 1;
             *self.ended(end) += 1;
@@ -282,7 +287,7 @@ impl<P> Calls<P> {
 const fn weight(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Overloaded | ErrorKind::Shed => 0,
-        ErrorKind::ConnectionLost | ErrorKind::DeadlineExceeded => 1,
+        ErrorKind::ConnectionLost | ErrorKind::DeadlineExceeded | ErrorKind::NoRoom => 1,
         _ => 2,
     }
 }

@@ -50,6 +50,26 @@ impl<P> Calls<P> {
         }
     }
 
+    /// A reply came for which this side had no room: it is as good as lost, though it was made.
+    pub fn on_no_room(&mut self, from: ReplicaId, reply: &Reply, now: Instant) {
+        let Some((slot, n)) = self.locate(from, reply.attempt) else { return };
+        self.hear(slot, n, reply.load, now);
+        if reply.executed {
+            self.see_start(slot, n);
+        }
+        let error = Error::new(ErrorKind::NoRoom, Executed::Yes);
+        self.end_unanswered(slot, n, End::Replied, Some(error), now);
+    }
+
+    /// A copy was taken back before any of it had left: its server will never hear of it.
+    pub fn on_cut(&mut self, from: ReplicaId, attempt: Attempt, now: Instant) {
+        if let Some((slot, n)) = self.locate(from, attempt) {
+            let call = self.slots.get(slot);
+            self.refund(call.copies[usize::from(n)].replica, call.size);
+            self.end_unanswered(slot, n, End::Withdrawn, None, now);
+        }
+    }
+
     /// A copy ended without an answer.
     pub fn on_ended(&mut self, from: ReplicaId, ended: &Ended, now: Instant) {
         let Some((slot, n)) = self.locate(from, ended.attempt) else { return };

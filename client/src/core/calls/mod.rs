@@ -24,10 +24,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bowline_protocol::{
-    Attempt, Cancel, ClientId, Error, ErrorKind, Executed, OptionSet, ReplicaId, Request, Seq,
-    Station, Tie, Twin,
+    Attempt, Cancel, ClientId, Credit, Error, ErrorKind, Executed, OptionSet, ReplicaId, Request,
+    Seq, Station, Tie, Twin,
 };
-use bowline_time::{Instant, Wheel};
+use bowline_time::{Duration, Instant, Wheel};
 use hdrhistogram::Histogram;
 
 use super::budget::{Budget, Purse};
@@ -44,6 +44,10 @@ use super::policies::{Policies, Trial};
 use super::policy::{Policy, PolicyId};
 use super::replicas::{Replica, ReplicaState, Replicas, Wanted};
 use super::slots::Slots;
+
+/// What is kept back at least of a deadline for the way there and back, and for the work at its
+/// ends: a round trip on loopback. A mean that was measured on an idle link is less than that.
+const LEAST_RESERVE: Duration = Duration::from_micros(50);
 
 /// All calls of one client core. `P` is a request's payload, which is never looked into.
 ///
@@ -72,6 +76,8 @@ pub struct Calls<P> {
     watched: u32,
     /// Calls that wait for a replica to be connected.
     stranded: u32,
+    /// Those, in the order in which they came, and some that wait no longer.
+    stranded_queue: VecDeque<u64>,
     histograms: Histograms,
 }
 
@@ -109,7 +115,7 @@ impl<P> Calls<P> {
             policies: Policies::new(),
             // As many calls are watched as may wait.
             slots: Slots::new(config.max_calls * 2),
-            replicas: Replicas::default(),
+            replicas: Replicas::new(config.max_backlog),
             picker: Picker::new(config.pick, config.load_lifetime, config.warm_up, config.seed),
             methods: Methods::new(config.max_methods, config.latency_window),
             wheel: Wheel::default(),
@@ -122,6 +128,7 @@ impl<P> Calls<P> {
             waiting: 0,
             watched: 0,
             stranded: 0,
+            stranded_queue: VecDeque::new(),
             histograms: Histograms {
                 calls: histogram(),
                 attempts: histogram(),
@@ -287,6 +294,31 @@ impl<P> Calls<P> {
         }
     }
 
+    /// What the replica granted with the connection; None: it does not count. To be said before
+    /// [`Calls::on_connected`].
+    pub fn on_granted(&mut self, id: ReplicaId, grant: Option<Credit>) {
+        if let Some(place) = self.replicas.find(id) {
+            self.replicas.get_mut(place).room.begin(grant);
+        }
+    }
+
+    /// The replica granted more.
+    pub fn on_credit(&mut self, id: ReplicaId, credit: Credit) {
+        let Some(place) = self.replicas.find(id) else { return };
+        self.replicas.get_mut(place).room.on_credit(credit);
+        let requests = self.replicas.get(place).room.requests();
+        self.wake_for_room(place, usize::try_from(requests).unwrap_or(usize::MAX));
+    }
+
+    /// So many bytes wait for the replica to read. To be said after each [`Effect::Send`], and when
+    /// they have become fewer.
+    pub fn on_backlog(&mut self, id: ReplicaId, bytes: usize) {
+        let Some(place) = self.replicas.find(id) else { return };
+        if self.replicas.get_mut(place).room.on_backlog(bytes) {
+            self.wake_for_room(place, usize::MAX);
+        }
+    }
+
     /// The replica will close its connection: it gets nothing new, and finishes what it has.
     pub fn on_leaving(&mut self, id: ReplicaId) {
         if let Some(place) = self.replicas.find(id) {
@@ -338,7 +370,8 @@ impl<P> Calls<P> {
         }
         let rank = |_, replica: &Replica| replica.fits(wanted).then_some(replica.distance(order));
         let first = self.picker.pick(&self.replicas, now, order, rank);
-        if first.is_none() && self.config.patience.is_zero() {
+        let waits = || self.replicas.iter().any(|(_, replica)| replica.lacks_room(wanted));
+        if first.is_none() && self.config.patience.is_zero() && !waits() {
             return Err(ErrorKind::NoReplica);
         }
         Ok(first)
@@ -359,6 +392,12 @@ impl<P> Calls<P> {
     /// The payload of a call that waits.
     pub fn payload(&self, call: CallKey) -> Option<&P> {
         self.slots.get(self.slots.find(call.0)?).payload.as_ref()
+    }
+
+    /// The call of this copy waits for a result.
+    pub fn waits_for(&self, attempt: Attempt) -> bool {
+        attempt.client == self.client
+            && self.slots.find(attempt.seq).is_some_and(|slot| self.slots.get(slot).is_waiting())
     }
 
     /// What the requests of a call that waits say beside their headers.
@@ -395,7 +434,7 @@ impl<P> Calls<P> {
         let copy = &call.copies[usize::from(n)];
         let replica = self.replicas.get(copy.replica);
         let remaining = call.deadline - copy.sent;
-        let reserve = self.config.reserve + replica.rtt.unwrap_or_default();
+        let reserve = self.config.reserve + replica.rtt.unwrap_or_default().max(LEAST_RESERVE);
         // Half of what remains is never kept back: it would be of no use to anyone.
         let remaining = remaining - reserve.min(remaining / 2);
         let request = Request {

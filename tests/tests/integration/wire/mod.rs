@@ -1,8 +1,11 @@
 //! A client and a server of one process, with a real connection between them: what goes over the
 //! wire beside requests and replies, and in what pieces.
 
+mod credit;
+mod large;
 mod nested;
 mod options;
+mod services;
 
 use std::net::SocketAddr;
 

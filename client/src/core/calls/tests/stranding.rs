@@ -15,7 +15,7 @@ fn a_call_that_starts_without_any_replica_waits_for_one() {
     world.pass(MS(10));
     world.waits();
     world.connected(B);
-    assert_eq!(world.sends[0].1.remaining, DEADLINE - MS(10));
+    assert_eq!(world.sends[0].1.remaining, DEADLINE - MS(10) - US(50));
     assert_eq!(world.sent(), (B, 0, Cause::First));
     let done = world.ok(B, call, 0).unwrap();
     assert_eq!(done.outcome.latency, MS(10), "the time to connect counts");

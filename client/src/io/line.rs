@@ -1,0 +1,152 @@
+//! The sending half of the connection to a replica: small frames at once, large requests in
+//! segments behind them.
+//!
+//! The socket is handed a bounded number of bytes of large requests at a time, so that a small one
+//! never waits for more than those; and what was not handed over yet can be taken back.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use bowline_protocol::{
+    Assembly, Cancel, Cut, Features, Frame, OptionSet, Outbox, PayloadOf, Peer, Request, codec,
+    options,
+};
+use bowline_runtime::net::TcpStream;
+use bowline_runtime::payload::Payload;
+use bowline_runtime::{Instant, Notify};
+
+/// Longer requests go out in pieces of so many bytes, if the replica understands that. Checksum and
+/// copy of one take some 10 us.
+const SEGMENT: u32 = 32 << 10;
+/// While so many bytes wait for the kernel, no more of large requests are added to them: what a
+/// small frame waits for, together with one segment.
+const BACKLOG: usize = 64 << 10;
+
+pub(super) struct Line {
+    stream: TcpStream,
+    /// What the replica takes and understands.
+    peer: Peer,
+    outbox: RefCell<Outbox<Payload>>,
+    /// Replies on their way here.
+    pub(super) assembly: RefCell<Assembly<Payload>>,
+    /// Once so many bytes wait, the machine is told when they are half of that.
+    most: usize,
+    is_full: Cell<bool>,
+    /// The connection's task is to look after what waits here.
+    busy: Notify,
+}
+
+impl Line {
+    pub(super) fn new(
+        stream: TcpStream,
+        peer: Peer,
+        assembly: Assembly<Payload>,
+        most: usize,
+    ) -> Line {
+        Line {
+            stream,
+            peer,
+            outbox: RefCell::new(Outbox::new(SEGMENT)),
+            assembly: RefCell::new(assembly),
+            most,
+            is_full: Cell::new(false),
+            busy: Notify::new(),
+        }
+    }
+
+    pub(super) fn send(&self, frame: &Frame<'_>) {
+        self.stream.send_with(|out| codec::encode(frame, out));
+    }
+
+    /// Sends a request, with what the replica understands of its options. False if the replica does
+    /// not take it.
+    pub(super) fn request(
+        &self,
+        request: Request,
+        options: &OptionSet,
+        payload: &Payload,
+        now: Instant,
+    ) -> bool {
+        let understood = self.peer.features.has(Features::OPTIONS);
+        let options = if understood { options } else { &OptionSet::NONE };
+        let segments = understood && self.peer.features.has(Features::SEGMENTS);
+        let mut taken = true;
+        if segments && payload.len() > SEGMENT as usize {
+            let mut outbox = self.outbox.borrow_mut();
+            taken = outbox.push_request(request, options, payload.clone(), &self.peer, now).is_ok();
+            drop(outbox);
+            self.pour(now);
+            self.busy.notify();
+        } else if options.is_empty() {
+            self.send(&Frame::Request(request, payload));
+        } else {
+            self.send(&Frame::RequestWith(request, options.to_bytes().as_options(), payload));
+        }
+        if self.backlog() > self.most / 2 {
+            self.is_full.set(true);
+            self.busy.notify();
+        }
+        taken
+    }
+
+    /// Sends a cancel. True if nothing of its copy's request had left: then neither does the
+    /// cancel, and the copy is over.
+    pub(super) fn cancel(&self, cancel: Cancel) -> bool {
+        self.assembly.borrow_mut().discard(cancel.attempt);
+        let cut = self.outbox.borrow_mut().cut(cancel.attempt, PayloadOf::Request);
+        if let Cut::Unsent(_) = cut {
+            return true;
+        }
+        self.send(&Frame::Cancel(cancel));
+        false
+    }
+
+    /// Hands over as much of the large requests as may lie before the next small frame.
+    pub(super) fn pour(&self, now: Instant) {
+        let mut outbox = self.outbox.borrow_mut();
+        let room = BACKLOG.saturating_sub(self.stream.queued());
+        if room > 0 && !outbox.is_empty() {
+            self.stream.send_with(|out| outbox.fill(out, room, now));
+            while outbox.poll_sent().is_some() {}
+        }
+        if self.is_full.get() && self.backlog() <= self.most / 2 {
+            self.is_full.set(false);
+        }
+    }
+
+    /// How many bytes wait for the replica to read, beside large requests: of those no more than
+    /// was handed over is here twice, as their calls have them anyway.
+    pub(super) fn backlog(&self) -> usize {
+        self.stream.queued()
+    }
+
+    /// Waits until there is more to be done here: [`Line::pour`], and telling the machine of the
+    /// backlog. Either the kernel has taken enough, or there is something new to wait for.
+    pub(super) async fn ready(&self) {
+        let is_busy = !self.outbox.borrow().is_empty();
+        if !is_busy && !self.is_full.get() {
+            return self.busy.notified().await;
+        }
+        let limit = if is_busy { BACKLOG / 2 } else { self.most / 2 };
+        let (mut drained, mut busy) =
+            (pin!(self.stream.drained(limit)), pin!(self.busy.notified()));
+        // An error ends the connection by its receiving half.
+        poll_fn(|context| match drained.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => busy.as_mut().poll(context),
+        })
+        .await;
+    }
+
+    /// The largest payload that the replica takes, in bytes, whatever options go with it.
+    pub(super) fn largest_request(&self) -> u32 {
+        let options = self.peer.features.has(Features::OPTIONS);
+        if options && self.peer.features.has(Features::SEGMENTS) {
+            return self.peer.takes.payload;
+        }
+        let room = if options { options::MAX_LEN as u32 } else { 0 };
+        self.peer.takes.frame.saturating_sub(room)
+    }
+}
