@@ -25,6 +25,10 @@ use crate::hello::{Credit, Features, Hello, HelloAck, Identity, Takes};
 use crate::id::ReplicaId;
 use crate::service::Mismatch;
 
+/// So many bytes of a frame that is still coming in are as good a sign of life as a frame: at the
+/// usual patience of a second, 4 KiB/s.
+const SIGN_OF_LIFE: usize = 4 << 10;
+
 /// How patient a link is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
@@ -145,6 +149,8 @@ pub struct Link {
     peer_leaves: Option<Instant>,
     opened: Instant,
     heard: Instant,
+    /// Bytes that came since.
+    since_heard: usize,
     rtt: Option<Duration>,
 }
 
@@ -175,6 +181,7 @@ impl Link {
             peer_leaves: None,
             opened: now,
             heard: now,
+            since_heard: 0,
             rtt: None,
         }
     }
@@ -200,10 +207,18 @@ impl Link {
         }
     }
 
-    /// Bytes came, be they a frame or less: the other side is alive. So one large frame that takes
-    /// its time to come in is no silence.
-    pub const fn on_bytes(&mut self, now: Instant) {
+    /// So many bytes came, be they frames or part of one. If many came the other side is alive: one
+    /// large frame that takes its time to come in is no silence, but a byte now and then is.
+    pub const fn on_bytes(&mut self, count: usize, now: Instant) {
+        self.since_heard = self.since_heard.saturating_add(count);
+        if self.since_heard >= SIGN_OF_LIFE {
+            self.hear(now);
+        }
+    }
+
+    const fn hear(&mut self, now: Instant) {
         self.heard = now;
+        self.since_heard = 0;
     }
 
     /// A frame came.
@@ -212,7 +227,7 @@ impl Link {
     ///
     /// [`LinkError`]: the connection is to be closed, after [`LinkError::goodbye`] was said.
     pub fn on_frame(&mut self, frame: &Frame<'_>, now: Instant) -> Result<LinkEvent, LinkError> {
-        self.heard = now;
+        self.hear(now);
         match frame {
             Frame::Hello(hello) => return self.on_hello(hello),
             Frame::Goodbye(goodbye, _) => return Err(LinkError::Goodbye(goodbye.reason)),

@@ -181,9 +181,9 @@ impl<'a> Connection<'a> {
 
     /// Takes in what has come, all of it.
     fn on_bytes(&mut self, inbox: &mut Inbox, first: Lease) -> Result<(), Ended> {
-        self.link.on_bytes(self.shell.now());
         let mut lease = Some(first);
         while let Some(bytes) = lease {
+            self.link.on_bytes(bytes.len(), self.shell.now());
             let mut frames = inbox.feed(&bytes);
             while let Some(frame) = frames.next()? {
                 self.on_frame(&frame)?;

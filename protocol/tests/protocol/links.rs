@@ -274,11 +274,19 @@ fn a_frame_that_takes_its_time_to_come_in_is_no_silence() {
     let mut now = start();
     for _ in 0..50 {
         now += ms(100);
-        link.on_bytes(now);
+        link.on_bytes(4096, now);
         link.on_timeout(now).unwrap();
         while link.poll_transmit(now).is_some() {}
     }
-    now += ms(1_000);
+    // But a byte now and then is: it might go on for ever.
+    for _ in 0..9 {
+        now += ms(100);
+        link.on_bytes(1, now);
+        link.on_timeout(now).unwrap();
+        while link.poll_transmit(now).is_some() {}
+    }
+    now += ms(100);
+    link.on_bytes(1, now);
     assert_eq!(link.on_timeout(now), Err(LinkError::Silent(ms(1_000))));
 }
 

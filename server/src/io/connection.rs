@@ -16,7 +16,7 @@ use bowline_protocol::{
 };
 use bowline_runtime::net::Shutdown;
 use bowline_runtime::payload::Payload;
-use bowline_runtime::{Notify, now, sleep_until, spawn, timeout};
+use bowline_runtime::{Notify, now, sleep_until, spawn};
 use bowline_time::Instant;
 
 use super::mesh;
@@ -24,9 +24,6 @@ use super::sender::Sender;
 use super::service::Service;
 use super::shell::Shell;
 use crate::core::{Conn, Origin};
-
-/// How long the other side may take to read what was said last, and to close the connection.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Who made a connection, and for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,13 +146,6 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         self.transmit();
     }
 
-    /// Lets the other side read what was said last, and close the connection.
-    async fn see_off(self: Rc<Self>) {
-        let other_side = async { while let Ok(Some(_)) = self.out.stream.receive().await {} };
-        // Whoever does not close it in time has had its chance.
-        let _ = timeout(LAST_WORDS, other_side).await;
-    }
-
     /// Where a twin's cancel on this connection comes from.
     fn origin(&self) -> Origin {
         let link = self.link.borrow();
@@ -195,8 +185,8 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         inbox: &mut Inbox,
     ) -> Result<(), End> {
         let mut lease = self.out.stream.receive().await?.ok_or(End::Closed)?;
-        self.link.borrow_mut().on_bytes(now());
         loop {
+            self.link.borrow_mut().on_bytes(lease.len(), now());
             let mut frames = inbox.feed(&lease);
             // To the end of the piece also after a goodbye: the next one begins within a frame.
             while let Some(frame) = frames.next()? {
@@ -308,7 +298,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         });
         if let Some(Goodbye { reason }) = end.goodbye() {
             self.out.say_goodbye(reason, &end.to_string());
-            drop(spawn(self.clone().see_off()));
+            shell.see_off(self.out.stream.clone());
         }
         self.out.close();
         shell.release(&mut self.assembly.borrow_mut());

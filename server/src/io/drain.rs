@@ -8,7 +8,7 @@ use std::vec::Vec;
 use bowline_protocol::GoodbyeReason;
 use bowline_runtime::{JoinHandle, metrics, spawn, timeout};
 
-use super::connection::LAST_WORDS;
+use super::farewell::LAST_WORDS;
 use super::mesh::Cores;
 use super::server::Collected;
 use super::service::Service;

@@ -20,6 +20,7 @@ mod doors;
 mod drain;
 #[cfg(feature = "metrics")]
 mod exposed;
+mod farewell;
 mod handler;
 mod ledger;
 mod mesh;

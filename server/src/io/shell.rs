@@ -21,6 +21,7 @@ use super::builder::Limits;
 use super::connection::{Connection, Side};
 use super::context::Stops;
 use super::doors::{Doors, Refusal};
+use super::farewell::Farewells;
 use super::handler;
 use super::mesh::{Cores, Peer};
 use super::sender::{Sender, largest_reply};
@@ -52,6 +53,7 @@ pub(super) struct Shell<S: Service> {
     pub(super) tally: Tally,
     pub(super) spans: Spans,
     doors: RefCell<Doors>,
+    farewells: Farewells,
     /// When it was last looked how much is queued for all connections.
     outgoing_looked: Cell<Instant>,
     /// The accepted connections, by the place of their name.
@@ -103,6 +105,7 @@ impl<S: Service> Shell<S> {
             stops: Rc::new(Stops::new()),
             tally: Tally::default(),
             doors: RefCell::new(doors),
+            farewells: Farewells::default(),
             outgoing_looked: Cell::new(Instant::EPOCH),
             spans,
             accepted: RefCell::default(),
@@ -147,6 +150,7 @@ impl<S: Service> Shell<S> {
                 let goodbye = Goodbye { reason: GoodbyeReason::Stranger };
                 let goodbye = Frame::Goodbye(goodbye, refusal.why());
                 stream.send_with(|out| codec::encode(&goodbye, out));
+                self.see_off(stream);
                 return None;
             }
         };
@@ -161,6 +165,13 @@ impl<S: Service> Shell<S> {
         }
         accepted[conn.index()] = Some(connection.clone());
         Some(connection)
+    }
+
+    /// Lets the other side read the goodbye that it was told.
+    pub(super) fn see_off(&self, stream: TcpStream) {
+        if !self.farewells.see_off(stream) {
+            self.count(|io| io.not_seen_off += 1);
+        }
     }
 
     /// Makes a connection of a stream to a peer's core.

@@ -21,10 +21,13 @@ counters! {
         silent,
         /// Of those: it did not read what it had asked for.
         slow_readers,
-        /// Times that a connection was cut off, as too much was queued for all together.
-        outgoing_full,
         /// Of those: it sent more than it was granted.
         credit_exceeded,
+        /// Times that a connection was cut off, as too much was queued for all together.
+        outgoing_full,
+        /// Connections that were cut off before they can have read why they were told goodbye, as
+        /// many others were being given time for that.
+        not_seen_off,
         /// Connections to peers that came up.
         mesh_dialled,
         /// Attempts to reach a peer that failed.

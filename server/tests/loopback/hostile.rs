@@ -220,6 +220,22 @@ fn one_address_has_so_many_connections_and_no_more() {
     drop(Peer::client(server.address()));
 }
 
+#[test]
+fn sockets_that_were_told_goodbye_are_held_open_only_so_many_at_a_time() {
+    let server = Hands::default().serve();
+    let mut held = Vec::new();
+    eventually("one is cut off", || {
+        let mut stranger = raw(&server);
+        stranger.send_bytes(&[b'G'; 64]);
+        held.push(stranger);
+        server.control().snapshot().connections.not_seen_off > 0
+    });
+    assert!(held.len() > 64);
+    let mut client = Peer::client(server.address());
+    client.request(plain(1), b"on");
+    assert_eq!(client.reply().2, b"on");
+}
+
 /// It has not read the server's hello, so that its kernel answers the close with a reset.
 #[test]
 fn a_reset_in_the_middle_of_a_frame_leaves_nothing_behind() {
