@@ -150,3 +150,52 @@ impl Line {
         self.peer.takes.frame.saturating_sub(room)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use bowline_protocol::{Attempt, CancelReason, Cause, ClientId, Method, Seq, Takes};
+    use bowline_runtime::net::{ListenOptions, TcpListener};
+    use bowline_runtime::payload::Pool;
+    use bowline_runtime::{Duration, Runtime, now};
+
+    use super::*;
+
+    fn request(seq: u64) -> Request {
+        Request {
+            attempt: Attempt { client: ClientId(7), seq: Seq(seq), n: 0 },
+            method: Method(1),
+            remaining: Duration::from_secs(1),
+            cause: Cause::First,
+            idempotent: true,
+            tie: None,
+        }
+    }
+
+    #[test]
+    fn large_requests_are_handed_over_piece_by_piece_and_what_was_not_is_taken_back() {
+        Runtime::builder().build().unwrap().block_on(async {
+            let any = "127.0.0.1:0".parse().unwrap();
+            let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
+            let address = listener.local_addr().unwrap();
+            let stream = TcpStream::connect(address, Duration::from_secs(60)).await.unwrap();
+            let takes = Takes { frame: 1 << 20, payload: 8 << 20 };
+            let features = Features::OPTIONS.with(Features::SEGMENTS);
+            let assembly = Assembly::new(1 << 20, 1 << 20);
+            let line = Line::new(stream, Peer { takes, features }, assembly, usize::MAX);
+            let payload = Rc::new(Pool::default()).copy(&vec![7; 8 << 20]);
+            assert!(line.request(request(1), &OptionSet::NONE, &payload, now()));
+            assert!(line.request(request(2), &OptionSet::NONE, &payload, now()));
+            assert!(line.backlog() <= BACKLOG + 2 * SEGMENT as usize, "{}", line.backlog());
+            let cancel = |seq| Cancel {
+                attempt: request(seq).attempt,
+                reason: CancelReason::CallerDone,
+                lifetime: Duration::ZERO,
+            };
+            assert!(line.cancel(cancel(2)), "nothing of it had left");
+            assert!(!line.cancel(cancel(1)), "its server has to be told");
+            assert!(line.outbox.borrow().is_empty());
+        });
+    }
+}

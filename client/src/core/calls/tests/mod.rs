@@ -8,6 +8,7 @@ mod live;
 mod placing;
 mod plain;
 mod retrying;
+mod room;
 mod stranding;
 mod tying;
 
