@@ -121,7 +121,8 @@ counters! {
     sends,
     /// Send requests that did not copy, of [`sends`](Metrics::sends).
     zero_copy_sends,
-    /// Connections for which the kernel refused to send without a copy, and that copy since.
+    /// Requests of [`zero_copy_sends`](Metrics::zero_copy_sends) that the kernel refused, and whose
+    /// bytes were copied then, as [`Builder::zero_copy`](crate::Builder::zero_copy) says.
     zero_copy_refused,
     /// Bytes that the kernel took to send.
     bytes_sent,

@@ -207,7 +207,9 @@ impl Builder {
     /// time, until its peer has acknowledged it: so measure, with
     /// [`Metrics::zero_copy_sends`](crate::Metrics::zero_copy_sends). Where it can't be done, the
     /// bytes are copied, and [`Metrics::zero_copy_refused`](crate::Metrics::zero_copy_refused)
-    /// counts it. Default: everything is copied.
+    /// counts it: all bytes of a connection that can't do it, and those of one request while the
+    /// user has as much memory locked as `RLIMIT_MEMLOCK` allows, often 8 MiB, which a few slow
+    /// peers use up. Default: everything is copied.
     #[must_use]
     pub fn zero_copy(mut self, threshold: Option<usize>) -> Builder {
         self.settings.zero_copy = threshold;

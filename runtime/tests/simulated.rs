@@ -122,6 +122,22 @@ fn what_is_sent_without_a_copy_stays_as_it_is_until_the_driver_says_so() {
 }
 
 #[test]
+fn a_send_that_may_lock_no_memory_is_copied_and_the_next_one_tries_again() {
+    let builder = Runtime::builder().buffers(4, 512).zero_copy(Some(600));
+    let (sends, refused) = (Cell::new(0), Cell::new(0));
+    simulate_on(&builder, Faults { refuse_zero_copy: 500, ..Faults::default() }, async |_| {
+        let (listener, address) = listen();
+        serve_echo(listener);
+        assert_eq!(ping(address, 7).await.unwrap(), 7);
+        sends.set(sends.get() + metrics().zero_copy_sends);
+        refused.set(refused.get() + metrics().zero_copy_refused);
+    });
+    let ends = 2 * rounds(100) as u64;
+    assert!(refused.get() > ends, "{} refusals: none is a connection's last word", refused.get());
+    assert!(sends.get() > refused.get() + ends, "{} of {}", refused.get(), sends.get());
+}
+
+#[test]
 fn connections_that_are_reset_fail_and_leave_nothing() {
     simulate(Faults { reset: 20, ..Faults::default() }, async |_| {
         let (listener, address) = listen();

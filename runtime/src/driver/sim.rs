@@ -46,6 +46,8 @@ pub struct Faults {
     pub again: u16,
     /// A send resets its connection.
     pub reset: u16,
+    /// A send that is not to copy is refused, as where no more memory may be locked.
+    pub refuse_zero_copy: u16,
     /// A cancellation comes too late: the request completes, if it can.
     pub cancel_late: u16,
     /// Of what is submitted only a part is taken, and the rest stays queued.
@@ -66,6 +68,7 @@ impl Default for Faults {
             no_buffer: 50,
             again: 100,
             reset: 0,
+            refuse_zero_copy: 50,
             cancel_late: 500,
             submit_short: 200,
             window: 256 << 10,
@@ -374,6 +377,11 @@ impl Sim {
             Request::AcceptMany { fd } => accept(fd, world),
             Request::Connect { fd, address, length } => self.connect(fd, address, length, world),
             Request::ReceiveMany { fd, .. } => self.receive(fd, world),
+            request
+                if request.is_zero_copy() && world.chance(|faults| faults.refuse_zero_copy) =>
+            {
+                last(-libc::ENOMEM)
+            }
             Request::Send { fd, .. } | Request::SendVector { fd, .. } => {
                 send(fd, &bytes_of(&request), world)
             }

@@ -57,6 +57,10 @@ pub(super) struct Sending {
     in_flight: Cell<bool>,
     /// From how many bytes on a request does not copy.
     zero_copy: Cell<Option<usize>>,
+    /// The request in flight does not copy.
+    lent: Cell<bool>,
+    /// The next request copies, whatever its length.
+    copy_once: Cell<bool>,
     /// The result of the request in flight, if it came but the kernel still needs the memory.
     told: Cell<Option<i32>>,
     /// To be shut down for writing when all is sent.
@@ -166,13 +170,15 @@ impl Connection {
             out.batch.clear();
             std::mem::swap(&mut out.batch, &mut *self.sending.filling.borrow_mut());
         }
-        let Some(request) = out.request(self.fd(), self.sending.zero_copy.get()) else {
+        let zero_copy = self.sending.zero_copy.get().filter(|_| !self.sending.copy_once.take());
+        let Some(request) = out.request(self.fd(), zero_copy) else {
             if self.sending.shut.get() {
                 self.shut_down(libc::SHUT_WR);
             }
             return;
         };
         self.sending.in_flight.set(true);
+        self.sending.lent.set(request.is_zero_copy());
         self.core().counters.sends.add(1);
         self.core().counters.zero_copy_sends.add(u64::from(request.is_zero_copy()));
         // SAFETY: the batch and the vector are neither touched nor dropped while it is in flight,
@@ -213,7 +219,13 @@ impl Connection {
         match -result {
             ..=0 | libc::EINTR | libc::EAGAIN => {}
             libc::ECANCELED if self.is_closing() => {}
-            libc::EOPNOTSUPP | libc::EINVAL if self.sending.zero_copy.take().is_some() => {
+            libc::EOPNOTSUPP | libc::EINVAL if self.sending.lent.get() => {
+                self.sending.zero_copy.set(None);
+                self.core().counters.zero_copy_refused.add(1);
+            }
+            // No more memory may be locked for now: others, or other connections, have it.
+            libc::ENOMEM | libc::ENOBUFS if self.sending.lent.get() => {
+                self.sending.copy_once.set(true);
                 self.core().counters.zero_copy_refused.add(1);
             }
             error => self.fail(error),
