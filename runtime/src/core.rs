@@ -78,8 +78,9 @@ pub(crate) struct Core {
     /// Where the kernel puts what it reads from the remote's event. It writes there only while a
     /// read is in flight, and nobody reads it.
     wake_count: Box<Cell<u64>>,
+    /// Completions that nobody was told of yet. If telling of one panics, the others stay here.
+    reaped: RefCell<VecDeque<Completion>>,
     /// Kept for its memory.
-    completions: Cell<Vec<Completion>>,
     flushing: Cell<Vec<Rc<Connection>>>,
 }
 
@@ -115,7 +116,7 @@ impl Core {
             counters: Counters::default(),
             registration: Cell::new(Some(registration)),
             wake_count: Box::default(),
-            completions: Cell::default(),
+            reaped: RefCell::default(),
             flushing: Cell::default(),
         });
         core.listen_for_wakes();
@@ -146,16 +147,25 @@ impl Core {
 
     /// Tells everybody whom a completion concerns.
     pub(crate) fn reap(&self) {
-        let mut completions = self.completions.take();
-        self.driver.borrow_mut().completions(&self.counters, &mut completions);
-        if !completions.is_empty() {
-            self.counters.completions.add(completions.len() as u64);
-            self.counters.completion_batches.record(completions.len() as u64);
+        let mut reaped = self.reaped.borrow_mut();
+        let before = reaped.len();
+        self.driver.borrow_mut().completions(&self.counters, &mut reaped);
+        let came = (reaped.len() - before) as u64;
+        drop(reaped);
+        if came > 0 {
+            self.counters.completions.add(came);
+            self.counters.completion_batches.record(came);
         }
-        for completion in completions.drain(..) {
+        self.tell();
+    }
+
+    /// Tells of what was reaped.
+    fn tell(&self) {
+        loop {
+            let next = self.reaped.borrow_mut().pop_front();
+            let Some(completion) = next else { return };
             self.dispatch(completion);
         }
-        self.completions.set(completions);
     }
 
     fn dispatch(&self, completion: Completion) {
@@ -270,18 +280,15 @@ impl Core {
         // They hold the core, which holds them.
         drop((self.dirty.take(), self.parked.take(), connections, listeners));
         let deadline = self.clock.now() + patience;
-        let mut completions = Vec::new();
         loop {
             let drained = self.driver.borrow_mut().drain(
                 &self.counters,
                 &self.clock,
                 deadline,
-                &mut completions,
+                &mut self.reaped.borrow_mut(),
             );
             // Telling those concerned may make new requests, if only of a kind that ends soon.
-            for completion in completions.drain(..) {
-                self.dispatch(completion);
-            }
+            self.tell();
             if !drained {
                 return false;
             }
@@ -332,9 +339,10 @@ pub(crate) fn is_entered() -> bool {
 #[inline]
 pub(crate) fn try_with<T>(f: impl FnOnce(Option<&Core>) -> T) -> T {
     CURRENT.with(|current| {
-        // SAFETY: a pointer that is not null was put there by `Entered`, which holds the core and
-        // puts the one before back before it lets go: they nest, as they are kept on the stack. It can't be dropped within `f`: it lives on the
-        // stack of `block_on` or of the runtime's destructor, below this frame.
+        // SAFETY: a pointer that is not null was put there by an `Entered`, which holds the core,
+        // and puts the pointer before it back before it lets go. These nest, as they are kept on
+        // the stack; and the one in question is not dropped within `f`, as it stands in the frame
+        // of `block_on` or of the runtime's destructor, below this one.
         f(unsafe { current.get().as_ref() })
     })
 }

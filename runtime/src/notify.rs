@@ -83,6 +83,14 @@ pub(crate) fn wake(waker: Waker) {
     }
 }
 
+/// Drops on behalf of the loop what a user gave it. A destructor that panics is told of, and holds
+/// up nobody else.
+pub(crate) fn let_go<T>(value: T) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        tracing::error!(panic = describe(&*payload), "a destructor panicked");
+    }
+}
+
 /// Notes whom to wake, without a clone where it is noted already. The waker that is replaced is
 /// dropped when the cell is free again, as its destructor may be anything.
 pub(crate) fn set_waker(cell: &RefCell<Option<Waker>>, context: &Context<'_>) {

@@ -263,7 +263,7 @@ impl Ring {
     pub(crate) fn completions(
         &mut self,
         counters: &Counters,
-        into: &mut Vec<Completion>,
+        into: &mut VecDeque<Completion>,
     ) -> io::Result<()> {
         if self.has_deferred() {
             if self.submission().cq_overflow() {
@@ -274,7 +274,7 @@ impl Ring {
         }
         self.reap();
         self.in_flight -= self.reaped.iter().filter(|completion| !completion.more).count();
-        into.append(&mut self.reaped);
+        into.extend(self.reaped.drain(..));
         Ok(())
     }
 

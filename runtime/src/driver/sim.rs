@@ -266,7 +266,7 @@ impl Sim {
         self.overflown.is_empty() && self.posted.len() < self.room
     }
 
-    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
+    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut VecDeque<Completion>) {
         match &mut self.looks {
             Some(looks) if *looks < LOOKS_WITHOUT_SLEEP => {
                 *looks += 1;
@@ -285,7 +285,7 @@ impl Sim {
         for completion in self.posted.drain(..most.min(self.posted.len())) {
             self.in_flight -= usize::from(!completion.more);
             state.mix(&said_of(&completion, self.core));
-            into.push(completion);
+            into.push_back(completion);
         }
     }
 

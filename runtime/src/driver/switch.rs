@@ -1,5 +1,6 @@
 //! The seam between the runtime and what drives it: io_uring, or, in tests, a simulation of it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::ptr::NonNull;
@@ -82,7 +83,7 @@ impl Driver {
 
     /// Moves completions to `into`.
     #[inline]
-    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut Vec<Completion>) {
+    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut VecDeque<Completion>) {
         either!(self, driver => driver.completions(counters, into).unwrap_or_else(broken),
             driver.completions(counters, into));
     }
@@ -94,7 +95,7 @@ impl Driver {
         counters: &Counters,
         clock: &Clock,
         deadline: Instant,
-        into: &mut Vec<Completion>,
+        into: &mut VecDeque<Completion>,
     ) -> bool {
         // SAFETY: the request points to nothing.
         unsafe { self.push(Request::CancelAll, Token::NOBODY) };

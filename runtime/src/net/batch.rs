@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::piece::Piece;
+use crate::notify::let_go;
 
 /// Memory that grew beyond this is not kept when all is sent: there is some for each connection,
 /// and the connections may be many, and idle.
@@ -77,7 +78,7 @@ impl Batch {
             bytes -= piece.len() - self.piece_sent;
             self.pieces_length -= piece.len();
             self.piece_sent = 0;
-            self.pieces.pop_front();
+            let_go(self.pieces.pop_front());
         }
         debug_assert_eq!(bytes, 0, "no more is sent than there is");
         if self.queued() == 0 {
@@ -88,7 +89,7 @@ impl Batch {
     /// Forgets all, and gives the memory back if it is much.
     pub(super) fn clear(&mut self) {
         self.small.clear();
-        self.pieces.clear();
+        self.pieces.drain(..).for_each(let_go);
         (self.small_sent, self.piece_sent, self.pieces_length) = (0, 0, 0);
         if self.small.capacity() > KEPT_CAPACITY {
             self.small = Vec::new();
@@ -96,6 +97,12 @@ impl Batch {
         if self.pieces.capacity() > KEPT_PIECES {
             self.pieces = VecDeque::new();
         }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.pieces.drain(..).for_each(let_go);
     }
 }
 

@@ -1,0 +1,118 @@
+//! Code of a user's that the loop runs where no task is polled, and that panics.
+
+mod common;
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bowline_runtime::net::TcpStream;
+use bowline_runtime::{Runtime, Stage, spawn_at};
+use bytes::Bytes;
+use common::{accept_one, listen, pattern, run, run_on};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Bytes whose owner panics when it is dropped.
+struct Bomb(Vec<u8>);
+
+impl AsRef<[u8]> for Bomb {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the owner of bytes panics");
+    }
+}
+
+fn bomb(seed: usize) -> (Vec<u8>, Bytes) {
+    let bytes = pattern(5000, seed);
+    (bytes.clone(), Bytes::from_owner(Bomb(bytes)))
+}
+
+/// Receives exactly so many bytes.
+async fn receive_exactly(stream: &TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        bytes.extend_from_slice(&stream.receive().await.unwrap().expect("there is more"));
+    }
+    bytes
+}
+
+#[test]
+fn an_owner_of_bytes_that_panics_when_it_is_let_go_holds_nobody_up() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let mut sent = Vec::new();
+        for seed in 0..3 {
+            let (bytes, owned) = bomb(seed);
+            sent.extend_from_slice(&bytes);
+            client.send_piece(owned);
+            sent.push(7);
+            client.send(&[7]);
+        }
+        assert!(receive_exactly(&server, sent.len()).await == sent);
+        // What is not sent is let go too.
+        server.send_piece(bomb(3).1);
+        server.send_piece(bomb(4).1);
+        server.abort();
+        assert!(client.receive().await.is_ok_and(|end| end.is_none()) || client.error().is_some());
+    });
+}
+
+/// Panics whenever it is told something.
+struct Deaf;
+
+impl Subscriber for Deaf {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("the log panics");
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn completions_that_came_with_one_that_panics_are_told_when_the_loop_goes_on() {
+    let runtime = Runtime::builder().build().unwrap();
+    let kept = RefCell::new(None);
+    let (bytes, owned) = bomb(0);
+    let went = catch_unwind(AssertUnwindSafe(|| {
+        tracing::subscriber::with_default(Deaf, || {
+            run_on(&runtime, async {
+                let (listener, address) = listen();
+                let (client, server) = accept_one(&listener, address).await;
+                let reading = spawn_at(Stage::Input, async move {
+                    let received = receive_exactly(&server, 5007).await;
+                    (received, server)
+                });
+                *kept.borrow_mut() = Some((client.clone(), reading));
+                client.send_piece(owned);
+                std::future::pending::<()>().await;
+            });
+        });
+    }));
+    assert!(went.is_err(), "the log was told nothing");
+    let (client, reading) = kept.take().unwrap();
+    run_on(&runtime, async {
+        client.send(&[7; 7]);
+        let (received, _server) = reading.await.unwrap();
+        assert!(received[..5000] == bytes && received[5000..] == [7; 7]);
+    });
+}
