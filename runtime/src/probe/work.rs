@@ -1,6 +1,8 @@
 //! What a runtime can do here: one of each of the operations that it is made of.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use bowline_time::Duration;
@@ -24,7 +26,7 @@ pub(super) fn features() -> Result<(Source, Vec<Feature>), Error> {
         // That a sleep ends shows that requests go in, waits end in time, and the thread wakes.
         crate::sleep(Duration::from_micros(100)).await;
         let mut features = network().await;
-        features.extend(files().await);
+        features.extend(files(&unguessable()).await);
         features
     });
     Ok((runtime.clock_source(), features))
@@ -73,15 +75,21 @@ fn copy(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
-/// Makes a file, does to it all that can be done, and removes it.
-async fn files() -> Vec<Feature> {
+/// A path in the directory for temporary files, which others may write to: it is not to be guessed,
+/// and differs each time.
+fn unguessable() -> PathBuf {
+    let number = RandomState::new().hash_one(std::process::id());
+    std::env::temp_dir().join(format!("bowline-probe-{number:016x}"))
+}
+
+/// Makes a file where there is none, does to it all that can be done, and removes it.
+async fn files(path: &Path) -> Vec<Feature> {
     let mut features = Vec::new();
     let mut add = |name, since, answer| {
         features.push(row(name, since, answer, Use::Required, "nothing: files need it"));
     };
-    let path = std::env::temp_dir().join(format!("bowline-probe-{}", std::process::id()));
-    let options = OpenOptions::new().read(true).write(true).create(true);
-    let file = match attempt(File::open(&path, options)).await {
+    let options = OpenOptions::new().read(true).write(true).create_new(true);
+    let file = match attempt(File::open(path, options)).await {
         Ok(file) => file,
         Err(error) => {
             add("OPENAT", "5.6", Answer::of::<()>(Err(error)));
@@ -105,8 +113,8 @@ async fn files() -> Vec<Feature> {
     add("FALLOCATE", "5.6", Answer::of(attempt(file.allocate(0, 8192)).await));
     add("STATX", "5.6", Answer::of(attempt(file.status()).await));
     add("CLOSE", "5.6", Answer::of(attempt(file.close()).await));
-    let (fixed_file, fixed_buffer) = fixed(&path).await;
-    let _ = fs::remove_file(&path);
+    let (fixed_file, fixed_buffer) = fixed(path).await;
+    let _ = fs::remove_file(path);
     features.push(row("fixed files", "5.19", fixed_file, Use::OnDemand, "a lookup per transfer"));
     let pins = "pages are pinned per transfer";
     features.push(row("READ_FIXED, fixed buffers", "5.1", fixed_buffer, Use::OnDemand, pins));
@@ -114,7 +122,7 @@ async fn files() -> Vec<Feature> {
 }
 
 /// Reads through a registered file, and into a registered buffer.
-async fn fixed(path: &std::path::Path) -> (Answer, Answer) {
+async fn fixed(path: &Path) -> (Answer, Answer) {
     let options = OpenOptions::new().read(true).registered(true);
     let Ok(file) = attempt(File::open(path, options)).await else {
         return (Answer::told(false), Answer::told(false));
@@ -124,4 +132,23 @@ async fn fixed(path: &std::path::Path) -> (Answer, Answer) {
     let read = Answer::of(attempt(async { file.read_exact_at(block, 0).await.0 }).await);
     let answer = |registered| if registered { read } else { Answer::told(false) };
     (answer(registered_file), answer(registered_buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stranger_put_in_the_way_is_neither_followed_nor_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (precious, link) = (folder.path().join("precious"), folder.path().join("link"));
+        fs::write(&precious, "data").unwrap();
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        let features = Runtime::builder().build().unwrap().block_on(files(&link));
+        assert_eq!(features.len(), 1);
+        assert_eq!(features[0].answer, Answer::Refused(libc::EEXIST));
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "data");
+        assert!(link.is_symlink());
+        assert_ne!(unguessable(), unguessable());
+    }
 }
