@@ -135,6 +135,36 @@ fn of_many_that_bind_a_stale_path_at_once_one_gets_it() {
 }
 
 #[test]
+fn a_stranger_that_locks_the_directory_holds_nobody_up_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let stranger = std::fs::File::open(directory.path()).unwrap();
+    stranger.lock().unwrap();
+    run(async {
+        let address = UnixAddr::from(&*directory.path().join("socket"));
+        let listener = UnixListener::bind(&address).unwrap();
+        both_ends(&listener).await;
+    });
+    drop(stranger);
+}
+
+#[test]
+fn a_name_has_1_to_107_bytes_of_any_value_and_a_path_is_not_empty() {
+    run(async {
+        for address in ["@", ""] {
+            let error = UnixListener::bind(&UnixAddr::from(address)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{address:?}: {error}");
+        }
+        let of = |length| {
+            let mut name = format!("bowline\0{}", std::process::id()).into_bytes();
+            name.resize(length, 0);
+            UnixListener::bind(&UnixAddr::Name(name))
+        };
+        of(107).unwrap();
+        assert_eq!(of(108).unwrap_err().kind(), ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
 fn a_path_that_another_took_is_not_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");

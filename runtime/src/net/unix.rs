@@ -1,7 +1,7 @@
 //! Unix sockets: connections within a machine, found by a path or by a name.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::os::linux::fs::MetadataExt;
@@ -31,10 +31,10 @@ use super::stream::Stream;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum UnixAddr {
-    /// In the file system: who may write to that file may connect. At most 107 bytes.
+    /// In the file system: who may write to that file may connect. Of 1 to 107 bytes.
     Path(PathBuf),
-    /// In the abstract namespace of the network namespace: no file, and anybody may connect. At
-    /// most 107 bytes.
+    /// In the abstract namespace of the network namespace: no file, and anybody may connect. Of
+    /// 1 to 107 bytes, which may be any.
     Name(Vec<u8>),
 }
 
@@ -62,14 +62,24 @@ impl fmt::Display for UnixAddr {
     }
 }
 
+const MISSING: &str = "there is no such socket: is the server started, and its directory there?";
+const REFUSED: &str = "nobody listens: the server has ended, or is not started";
+const FORBIDDEN: &str =
+    "permission denied: the socket and its directory have to be writable to this user";
+const TAKEN: &str = "somebody listens there already: stop it, or choose another address";
+
 impl UnixAddr {
     fn to_socket(&self) -> io::Result<SockAddr> {
-        let made = match self {
-            UnixAddr::Path(path) => SockAddr::unix(path),
-            UnixAddr::Name(name) => SockAddr::unix(OsStr::from_bytes(&[b"\0", &name[..]].concat())),
+        let (empty, made) = match self {
+            UnixAddr::Path(path) => (path.as_os_str().is_empty(), SockAddr::unix(path)),
+            UnixAddr::Name(name) => {
+                let name = [b"\0", &name[..]].concat();
+                (name.len() == 1, SockAddr::unix(OsStr::from_bytes(&name)))
+            }
         };
-        made.map_err(|_| {
-            let cure = "must be of 1 to 107 bytes, none of them zero: choose a shorter one";
+        // The kernel would choose a name for one that is empty.
+        made.ok().filter(|_| !empty).ok_or_else(|| {
+            let cure = "must be of 1 to 107 bytes, in a path none of them zero: choose another";
             self.error(io::ErrorKind::InvalidInput, cure)
         })
     }
@@ -81,22 +91,10 @@ impl UnixAddr {
     /// Says what helps, where it is known.
     fn explain(&self, error: io::Error) -> io::Error {
         let cure = match error.kind() {
-            io::ErrorKind::NotFound => {
-                "there is no such socket: is the server started, and its \
-                                        directory there?"
-            }
-            io::ErrorKind::ConnectionRefused => {
-                "nobody listens: the server has ended, or is not \
-                                                 started"
-            }
-            io::ErrorKind::PermissionDenied => {
-                "permission denied: the socket and its directory \
-                                                have to be writable to this user"
-            }
-            io::ErrorKind::AddrInUse => {
-                "somebody listens there already: stop it, or choose \
-                                         another address"
-            }
+            io::ErrorKind::NotFound => MISSING,
+            io::ErrorKind::ConnectionRefused => REFUSED,
+            io::ErrorKind::PermissionDenied => FORBIDDEN,
+            io::ErrorKind::AddrInUse => TAKEN,
             _ => return self.error(error.kind(), &error.to_string()),
         };
         self.error(error.kind(), cure)
@@ -155,7 +153,9 @@ const BACKLOG: i32 = 4096;
 
 impl UnixListener {
     /// Listens at an address. A socket that stands at a path and at which nobody listens any more,
-    /// as a server that was killed leaves it, is replaced.
+    /// as a server that was killed leaves it, is replaced. While somebody else has a lock on the
+    /// path's directory, as `flock(1)` takes it, this waits, and the core with it, for 200 ms at
+    /// most.
     ///
     /// # Errors
     ///
@@ -209,14 +209,25 @@ fn listen(address: &SockAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
+/// How often the lock of a directory is tried for, and what passes between two attempts: 200 ms in
+/// all. Those who bind hold it for a moment only; a stranger may hold it for as long as it likes.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// Holds off others that look whether the same path is stale, until it is dropped. Where it can't
-/// be had, as on some network file systems, two servers that start at the same moment may both
-/// believe that the path is theirs.
+/// be had, as on some network file systems, or if a stranger has it, two servers that start at the
+/// same moment may both believe that the path is theirs.
 fn lock_directory(path: &Path) -> Option<File> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = File::open(directory.unwrap_or(Path::new("."))).ok()?;
-    directory.lock().ok()?;
-    Some(directory)
+    for _ in 0..LOCK_ATTEMPTS {
+        match directory.try_lock() {
+            Ok(()) => return Some(directory),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(_)) => return None,
+        }
+    }
+    None
 }
 
 /// Removes the socket that stands in the way, if nobody listens at it.
