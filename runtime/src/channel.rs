@@ -48,6 +48,12 @@ struct Channel<T> {
     sending: Waiters,
 }
 
+impl<T> Channel<T> {
+    fn drop_messages(&self) {
+        while self.messages.pop().is_some() {}
+    }
+}
+
 /// A channel that holds up to `capacity` messages, at least one.
 pub fn bounded<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let channel = Arc::new(Channel {
@@ -108,7 +114,8 @@ impl<T> std::error::Error for Closed<T> {}
 pub struct Sender<T>(Arc<Channel<T>>);
 
 impl<T: Send> Sender<T> {
-    /// Sends a message if there is room.
+    /// Sends a message if there is room. If the receiver goes before it receives it, the message is
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -119,6 +126,11 @@ impl<T: Send> Sender<T> {
         }
         self.0.messages.push(message).map_err(TrySendError::Full)?;
         self.0.receiving.wake_one();
+        if self.0.closed.load(Ordering::Acquire) {
+            // The receiver went meanwhile, and may have emptied the queue before the message was in
+            // it. A fence in the wake here, and one in the wake there, make one of both see it.
+            self.0.drop_messages();
+        }
         Ok(())
     }
 
@@ -232,10 +244,12 @@ impl<T: Send> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
+        // It needs no wake: nobody else receives.
+        let _ = self.channel.receiving.leave(&mut self.place);
         self.channel.closed.store(true, Ordering::Release);
         self.channel.sending.wake_all();
         // What nobody will receive is dropped now, not with the last sender.
-        while self.channel.messages.pop().is_some() {}
+        self.channel.drop_messages();
     }
 }
 

@@ -3,11 +3,11 @@
 mod common;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use bowline_runtime::channel::{Closed, TrySendError, bounded};
+use bowline_runtime::channel::{Closed, Receiver, TrySendError, bounded};
 use bowline_runtime::{Lost, Runtime, spawn, yield_now};
 use common::{rounds, run};
 
@@ -270,4 +270,34 @@ fn threads_that_ask_without_end_do_not_hold_up_a_core() {
     });
     stop.store(true, Ordering::Relaxed);
     flooding.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_message_that_is_sent_as_the_receiver_goes_does_not_outlive_it() {
+    let (give, receivers) = std::sync::mpsc::channel::<Receiver<Arc<()>>>();
+    let together = Arc::new(Barrier::new(2));
+    let dropping = std::thread::spawn({
+        let together = together.clone();
+        move || {
+            for receiver in receivers {
+                together.wait();
+                drop(receiver);
+                together.wait();
+            }
+        }
+    });
+    for round in 0..rounds(20_000) {
+        let (sender, receiver) = bounded(4);
+        let message = Arc::new(());
+        give.send(receiver).unwrap();
+        together.wait();
+        for _ in 0..round % 40 {
+            std::hint::spin_loop();
+        }
+        let _ = sender.try_send(message.clone());
+        together.wait();
+        assert_eq!(Arc::strong_count(&message), 1, "round {round}");
+    }
+    drop(give);
+    dropping.join().unwrap();
 }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{Runtime, Stage, spawn_at};
+use bowline_runtime::{Runtime, Stage, spawn_at, yield_now};
 use bytes::Bytes;
 use common::{accept_one, listen, pattern, run, run_on};
 use tracing::span::{Attributes, Id, Record};
@@ -98,11 +98,17 @@ fn completions_that_came_with_one_that_panics_are_told_when_the_loop_goes_on() {
             run_on(&runtime, async {
                 let (listener, address) = listen();
                 let (client, server) = accept_one(&listener, address).await;
+                client.send(&[1; 100]);
+                assert_eq!(receive_exactly(&server, 100).await, [1; 100]);
                 let reading = spawn_at(Stage::Input, async move {
                     let received = receive_exactly(&server, 5007).await;
                     (received, server)
                 });
                 *kept.borrow_mut() = Some((client.clone(), reading));
+                // Once the reader waits, the receive completes right after the send.
+                for _ in 0..10 {
+                    yield_now().await;
+                }
                 client.send_piece(owned);
                 std::future::pending::<()>().await;
             });

@@ -98,3 +98,20 @@ fn a_waker_may_come_back_into_the_runtime_while_it_is_cloned() {
         assert_eq!(server.receive().await.unwrap().unwrap().len(), 5);
     });
 }
+
+struct Nothing;
+
+impl Wake for Nothing {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_receiver_that_goes_lets_go_of_whom_it_would_have_woken() {
+    let task = Arc::new(Nothing);
+    let (sender, mut receiver) = bowline_runtime::channel::bounded::<u8>(1);
+    let waker = Waker::from(task.clone());
+    assert!(receiver.poll_receive(&Context::from_waker(&waker)).is_pending());
+    drop((waker, receiver));
+    assert_eq!(Arc::strong_count(&task), 1);
+    drop(sender);
+}
