@@ -3,8 +3,8 @@
 mod common;
 
 use std::future::Future;
-use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
 
 use bowline_runtime::channel::{Closed, Receiver, TrySendError, bounded};

@@ -377,9 +377,7 @@ impl Sim {
             Request::AcceptMany { fd } => accept(fd, world),
             Request::Connect { fd, address, length } => self.connect(fd, address, length, world),
             Request::ReceiveMany { fd, .. } => self.receive(fd, world),
-            request
-                if request.is_zero_copy() && world.chance(|faults| faults.refuse_zero_copy) =>
-            {
+            request if request.is_zero_copy() && world.chance(|faults| faults.refuse_zero_copy) => {
                 last(-libc::ENOMEM)
             }
             Request::Send { fd, .. } | Request::SendVector { fd, .. } => {
