@@ -212,6 +212,7 @@ impl Core {
 
     /// Hands a send request to the ring for each connection that has something to say.
     pub(crate) fn flush(&self) {
+        self.full_send.set(false);
         if self.dirty.borrow().is_empty() {
             return;
         }

@@ -139,6 +139,10 @@
 //! 7. Each connection with something to send makes one request of it; all requests are submitted,
 //!    and, if nothing is ready, the thread sleeps until a completion or the next timer.
 //!
+//! A task that queues 8 KiB or more on a connection does not wait for step 4 or 7: when it has been
+//! polled, whatever its stage, all that connections have to say until then is submitted, so that
+//! peers begin on it.
+//!
 //! A task that wakes itself while it runs, as [`yield_now`] does, runs again in the next turn.
 //!
 //! # Memory

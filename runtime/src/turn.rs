@@ -57,10 +57,10 @@ impl Core {
     /// Reaps completions and lets readers apply them, until the sockets are dry. What was reaped is
     /// applied in any case; if time or rounds are up, the next turn goes on with the rest.
     fn apply_input(&self) {
-        let end = self.now.get() + self.settings.budget * INPUT_BUDGETS;
+        let end = self.now.get() + self.settings.budget.saturating_mul(INPUT_BUDGETS);
         for _ in 0..INPUT_ROUNDS {
             self.reap();
-            self.run(Stage::Input, self.settings.budget * APPLY_BUDGETS);
+            self.run(Stage::Input, self.settings.budget.saturating_mul(APPLY_BUDGETS));
             if !self.look_again() {
                 return;
             }
@@ -77,7 +77,7 @@ impl Core {
     fn look_again(&self) -> bool {
         self.relieve();
         if self.unpark() | self.rearmed.take() {
-            // Without a flush: what was written leaves together, later.
+            // Without a flush: what was written leaves together, later, unless some of it was much.
             self.driver.borrow_mut().submit(&self.counters);
         }
         // Readers whose time was used up are not done yet.
@@ -91,9 +91,6 @@ impl Core {
         let mut polls = 0_u32;
         loop {
             self.poll(next);
-            if self.full_send.take() {
-                self.submit();
-            }
             polls = polls.wrapping_add(1);
             if polls.is_multiple_of(POLLS_PER_LOOK) && self.clock.now() >= end {
                 self.counters.budgets_exhausted.add(1);
@@ -141,8 +138,16 @@ impl Core {
             || self.driver.borrow_mut().has_completions()
     }
 
-    /// Polls a task; if asked to, watches how long it takes.
+    /// Polls a task, and submits what it sent if that is not to wait.
     fn poll(&self, index: u32) {
+        self.poll_watched(index);
+        if self.full_send.get() {
+            self.submit();
+        }
+    }
+
+    /// Polls a task; if asked to, watches how long it takes.
+    fn poll_watched(&self, index: u32) {
         let Some(limit) = self.settings.stall else {
             return self.tasks.poll_counted(index, &self.counters);
         };

@@ -791,3 +791,22 @@ fn polling_of_network_cards_changes_nothing_but_time() {
         ping(address, 200, 64).await;
     });
 }
+
+#[test]
+fn what_is_much_leaves_before_the_turn_ends_whoever_sends_it() {
+    run(async {
+        let (listener, address) = listen();
+        let (client, _server) = accept_one(&listener, address).await;
+        for stage in [Stage::Decide, Stage::Work, Stage::Background] {
+            let before = metrics().sends;
+            let sending = spawn_at(stage, {
+                let client = client.clone();
+                async move { client.send(&[1; 16 << 10]) }
+            });
+            let looking = spawn_at(stage, async move { metrics().sends });
+            sending.await.unwrap();
+            assert!(looking.await.unwrap() > before, "{stage:?}");
+            client.drained(0).await.unwrap();
+        }
+    });
+}

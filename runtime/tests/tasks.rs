@@ -311,6 +311,13 @@ fn background_tasks_get_on_without_a_budget_too() {
     share_beside_work(Runtime::builder().budget(Duration::ZERO).build().unwrap());
 }
 
+#[test]
+fn a_budget_may_be_without_end() {
+    let runtime = Runtime::builder().budget(Duration::MAX).build().unwrap();
+    run_on(&runtime, async { spawn(yield_now()).await.unwrap() });
+    share_beside_work(runtime);
+}
+
 fn share_beside_work(runtime: Runtime) {
     run_on(&runtime, async {
         let polls = Rc::new(Cell::new(0));

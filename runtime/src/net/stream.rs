@@ -62,7 +62,8 @@ impl Stream {
         self.connection.take_lease()
     }
 
-    /// Queues bytes. They leave at the next flush of this turn, with all else that is queued.
+    /// Queues bytes. They leave with all else that is queued: before the turn ends, or, once 8 KiB
+    /// are queued, when the task that is running has been polled.
     ///
     /// It always succeeds: a connection that has failed forgets them, and tells of its failure in
     /// [`Stream::receive`], [`Stream::drained`] and [`Stream::error`]. There is no limit
