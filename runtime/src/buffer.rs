@@ -1,4 +1,4 @@
-//! Owned, aligned, pooled memory for files and for payloads.
+//! Owned, aligned, pooled memory for files.
 //!
 //! A [`Buffer`] is a place that the kernel may read from or write to for as long as an operation
 //! takes, which no borrow can promise: so it is handed to the operation and comes back with its
@@ -20,12 +20,9 @@ const CLASSES: usize = 10;
 /// At most so many bytes of each class are kept.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// Keeps memory of buffers that were dropped for those that will be taken.
-///
-/// Every runtime has a pool, and [`take`] takes from that; another can be made where a part of a
-/// program is to have its own.
+/// Keeps memory of buffers that were dropped for those that will be taken. Every runtime has one.
 #[derive(Clone, Default)]
-pub struct Pool {
+pub(crate) struct Pool {
     kept: Rc<RefCell<Kept>>,
 }
 
@@ -44,29 +41,35 @@ impl Kept {
         {
             return Some(memory);
         }
+        self.take_plain(capacity)
+    }
+
+    fn take_plain(&mut self, capacity: usize) -> Option<Memory> {
         self.classes[class_of(capacity)?].pop()
     }
 }
 
 impl Pool {
     /// An empty pool.
-    pub fn new() -> Pool {
+    pub(crate) fn new() -> Pool {
         Pool::default()
     }
 
     /// A buffer of `length` bytes. Its content is whatever it held last, or zeros.
-    pub fn take(&self, length: usize) -> Buffer {
-        let capacity = capacity_for(length);
-        let kept = self.kept.borrow_mut().take(capacity);
-        let memory = kept.unwrap_or_else(|| Memory::allocate(capacity));
-        Buffer { memory: Some(memory), length, pool: self.clone() }
+    pub(crate) fn take(&self, length: usize) -> Buffer {
+        self.take_by(Kept::take, length)
     }
 
-    /// Makes sure that `count` buffers of `length` bytes can be taken without allocation, as far
-    /// as the pool keeps so many: it keeps 16 MiB of each size up to 2 MiB.
-    pub fn reserve(&self, count: usize, length: usize) {
-        let taken: Vec<Buffer> = (0..count).map(|_| self.take(length)).collect();
-        drop(taken);
+    /// The same, but never of the region: its blocks are few, and made for transfers.
+    pub(crate) fn take_plain(&self, length: usize) -> Buffer {
+        self.take_by(Kept::take_plain, length)
+    }
+
+    fn take_by(&self, take: fn(&mut Kept, usize) -> Option<Memory>, length: usize) -> Buffer {
+        let capacity = capacity_for(length).expect(IMPOSSIBLE);
+        let kept = take(&mut self.kept.borrow_mut(), capacity);
+        let memory = kept.unwrap_or_else(|| Memory::allocate(capacity));
+        Buffer { memory: Some(memory), length, pool: self.clone() }
     }
 
     /// Adds the blocks of a region that the kernel knows; there is one region in a pool. They are
@@ -98,8 +101,11 @@ impl Pool {
     }
 }
 
-fn capacity_for(length: usize) -> usize {
-    length.max(ALIGNMENT).next_power_of_two()
+/// Why there is always a capacity, and a layout.
+const IMPOSSIBLE: &str = "a buffer smaller than half of memory";
+
+fn capacity_for(length: usize) -> Option<usize> {
+    length.max(ALIGNMENT).checked_next_power_of_two()
 }
 
 fn class_of(capacity: usize) -> Option<usize> {
@@ -127,7 +133,7 @@ pub(crate) struct Region {
 impl Region {
     /// So many blocks for buffers of `length` bytes; None if there is no such memory.
     pub(crate) fn new(count: usize, length: usize) -> Option<Region> {
-        let capacity = capacity_for(length);
+        let capacity = capacity_for(length)?;
         let layout = Self::layout(count, capacity).filter(|layout| layout.size() > 0)?;
         // SAFETY: the size is not zero.
         let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
@@ -169,7 +175,7 @@ struct Memory {
 
 impl Memory {
     fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, ALIGNMENT).expect("a buffer smaller than half of memory")
+        Layout::from_size_align(capacity, ALIGNMENT).expect(IMPOSSIBLE)
     }
 
     fn allocate(capacity: usize) -> Memory {
@@ -279,6 +285,10 @@ impl fmt::Debug for Buffer {
 mod tests {
     use super::*;
 
+    fn fill(pool: &Pool, count: usize, length: usize) {
+        drop((0..count).map(|_| pool.take(length)).collect::<Vec<Buffer>>());
+    }
+
     #[test]
     fn memory_is_taken_again_and_never_grows_beyond_what_is_kept() {
         let pool = Pool::new();
@@ -288,7 +298,7 @@ mod tests {
         let address = first.start();
         drop(first);
         assert_eq!(pool.take(8192).start(), address);
-        pool.reserve(20, 2 << 20);
+        fill(&pool, 20, 2 << 20);
         let kept = pool.kept.borrow().classes[CLASSES - 1].len();
         assert_eq!(kept, KEPT_BYTES / (2 << 20));
         drop(pool.take(4 << 20));
@@ -297,8 +307,9 @@ mod tests {
     #[test]
     fn blocks_of_a_region_are_taken_first_and_always_come_back() {
         let pool = Pool::new();
-        pool.reserve(8, 8192);
+        fill(&pool, 8, 8192);
         pool.add_region(Region::new(2, 5000).unwrap());
+        assert!(!pool.take_plain(8192).is_registered(), "it was not asked for");
         let (first, second, third) = (pool.take(8192), pool.take(4097), pool.take(8192));
         assert!(pool.has_registered(&first) && pool.has_registered(&second));
         assert!(!third.is_registered(), "the region has two blocks");
@@ -310,6 +321,7 @@ mod tests {
         drop(pool);
         assert_eq!(second[4096], 0, "a buffer outlives its pool");
         assert!(Region::new(usize::MAX / 2, 8192).is_none());
+        assert!(Region::new(1, usize::MAX).is_none());
     }
 
     #[test]

@@ -21,7 +21,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::buffer;
 use crate::core;
 use crate::driver::{Request, Transfer};
 use crate::operation::{Kept, Operation};
@@ -167,7 +166,8 @@ impl Signals {
                     return Ok(*signal);
                 }
             }
-            let mut count = buffer::take(8);
+            let core = core::current();
+            let mut count = core.pool.take_plain(8);
             let request = Request::Read(Transfer {
                 fd: EVENTS[self.waiter.0].load(Ordering::SeqCst),
                 place: None,
@@ -182,7 +182,7 @@ impl Signals {
                 ..Kept::default()
             };
             // SAFETY: the memory is the buffer's, which is kept. The descriptor is never closed.
-            match unsafe { Operation::submit(&core::current(), request, kept) }.await.0 {
+            match unsafe { Operation::submit(&core, request, kept) }.await.0 {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }

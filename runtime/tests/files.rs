@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 
 use bowline_runtime::fs::{Batch, File, OpenOptions};
 use bowline_runtime::{Runtime, buffer, metrics, yield_now};
-use common::{pattern, run, run_on};
+use common::{pattern, poll_pinned, run, run_on};
 
 #[test]
 fn what_was_written_is_read() {
@@ -122,6 +122,18 @@ fn a_batch_tells_each_error_in_its_place_and_gives_all_buffers_back() {
         let short = Err(std::io::ErrorKind::UnexpectedEof);
         assert_eq!(kinds, [(Ok(()), 1000), (short, 1000), (Ok(()), 0), (Ok(()), 10)]);
         assert_eq!(metrics().short_transfers, 1);
+    });
+}
+
+#[test]
+fn registered_buffers_are_for_transfers_only() {
+    let runtime = Runtime::builder().registered_buffers(1, 4096).build().unwrap();
+    run_on(&runtime, async {
+        let file = File::open("/dev/zero", OpenOptions::new().read(true)).await.unwrap();
+        let mut asking = Box::pin(file.status());
+        poll_pinned(asking.as_mut());
+        assert!(buffer::take(4096).is_registered(), "whoever asks for a status has it");
+        assert!(!asking.await.unwrap().is_regular);
     });
 }
 

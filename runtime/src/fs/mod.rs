@@ -322,7 +322,7 @@ impl File {
     /// What the kernel says.
     pub async fn status(&self) -> io::Result<Status> {
         let core = &self.descriptor.core;
-        let buffer = core.pool.take(size_of::<libc::statx>());
+        let buffer = core.pool.take_plain(size_of::<libc::statx>());
         let into = buffer.start().cast();
         let request = Request::Status { fd: self.fd(), mask: status::STATUS, into };
         // SAFETY: the memory is the buffer's, is large and aligned enough, and is kept, as is the
