@@ -295,7 +295,7 @@ impl Handle {
 
     /// Runs a closure on the runtime, and never refuses it: for what ends something that was begun
     /// there, a cancellation or a shutdown, which must not be lost when a core is swamped. What
-    /// this thread has spawned before is polled before. Once the runtime has ended it does nothing.
+    /// this thread has spawned before, but at [`Stage::Background`], is polled before. Once the runtime has ended it does nothing.
     ///
     /// Orders are not bounded by a number. Give no more of them than there are things to end.
     pub fn order(&self, end: impl FnOnce() + Send + 'static) {

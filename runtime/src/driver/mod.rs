@@ -21,6 +21,7 @@ pub(crate) enum Request {
     AcceptMany {
         fd: RawFd,
     },
+    /// The result is zero.
     Connect {
         fd: RawFd,
         address: *const libc::sockaddr,
@@ -31,6 +32,7 @@ pub(crate) enum Request {
         fd: RawFd,
         group: u16,
     },
+    /// The result is how many bytes were taken.
     Send {
         fd: RawFd,
         data: *const u8,
@@ -55,10 +57,13 @@ pub(crate) enum Request {
         flags: i32,
         mode: u32,
     },
+    /// Have what was written kept on the device: the data, and what is needed to find it, or
+    /// times and such too.
     Sync {
         fd: RawFd,
         data_only: bool,
     },
+    /// Set memory of the device aside for a part of a file: offset and length are in bytes.
     Allocate {
         fd: RawFd,
         offset: u64,
@@ -70,6 +75,7 @@ pub(crate) enum Request {
         mask: u32,
         into: *mut libc::statx,
     },
+    /// Close a descriptor, which is the request's own.
     Close {
         fd: RawFd,
     },

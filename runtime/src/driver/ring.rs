@@ -228,7 +228,9 @@ impl Ring {
                 if self.backlog.is_empty() {
                     break;
                 }
-                self.submitter.squeue_wait()?;
+                if !went(self.submitter.squeue_wait())? {
+                    break;
+                }
             }
         }
         Ok(())
@@ -351,13 +353,18 @@ impl Ring {
             0 => self.submitter.submit(),
             _ => self.submitter.submit_with_args_and_flags(want, &args, flags),
         };
-        match result {
-            Ok(_) => Ok(true),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(false),
-                _ => Err(error),
-            },
-        }
+        went(result)
+    }
+}
+
+/// Whether the kernel did as asked. False if something was in the way that passes.
+fn went(result: io::Result<usize>) -> io::Result<bool> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(false),
+            _ => Err(error),
+        },
     }
 }
 
