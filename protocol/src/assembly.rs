@@ -4,6 +4,7 @@
 //! too much for now is [`Arrived::NoRoom`], and ends the copy.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bowline_time::Instant;
 
@@ -90,6 +91,10 @@ pub struct Assembly<M = Vec<u8>> {
     held: usize,
     /// No request's time is up before.
     earliest: Instant,
+    /// When more of any of them last came.
+    moved: Instant,
+    /// For how long a sender that has requests under way may send nothing of any of them.
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -125,7 +130,16 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
     /// `budget` bytes together.
     pub const fn new(limit: u32, budget: usize) -> Assembly<M> {
         let earliest = Instant::FAR_FUTURE;
-        Assembly { parts: Vec::new(), limit, budget, held: 0, earliest }
+        let (moved, patience) = (Instant::EPOCH, Duration::MAX);
+        Assembly { parts: Vec::new(), limit, budget, held: 0, earliest, moved, patience }
+    }
+
+    /// The same, for a sender that is given up on once nothing came for so long of any request that
+    /// it has under way: see [`Assembly::stalled`]. Without this it may take all the time that its
+    /// requests have, which is its own word.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Assembly<M> {
+        Assembly { patience, ..self }
     }
 
     /// Takes payloads of so many bytes together from now on; of what is under way nothing is given
@@ -197,6 +211,7 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
             return Ok(part.into_arrived(opened));
         }
         self.held += part.cost();
+        self.moved = self.moved.max(opened);
         self.earliest = self.earliest.min(part.until());
         self.parts.push(part);
         Ok(Arrived::UnderWay)
@@ -227,6 +242,9 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
             return Err(AssemblyError::Overrun { attempt, total });
         }
         part.append(bytes);
+        if !bytes.is_empty() {
+            self.moved = now;
+        }
         if expected + bytes.len() < total as usize {
             return Ok(Arrived::UnderWay);
         }
@@ -249,9 +267,12 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
         }
     }
 
-    /// When to call [`Assembly::expire`] next; None while no request is under way.
+    /// When to call [`Assembly::expire`] and [`Assembly::stalled`] next; None while no request is
+    /// under way.
     pub fn next_timeout(&self) -> Option<Instant> {
-        (self.earliest < Instant::FAR_FUTURE).then_some(self.earliest)
+        let stalled = if self.is_empty() { Instant::FAR_FUTURE } else { self.stalled_from() };
+        let next = self.earliest.min(stalled);
+        (next < Instant::FAR_FUTURE).then_some(next)
     }
 
     /// Gives up a request whose deadline passed before it was there whole: the copy is shed.
@@ -267,6 +288,24 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
         let ends = self.parts.iter().map(Part::until);
         self.earliest = ends.min().unwrap_or(Instant::FAR_FUTURE);
         None
+    }
+
+    /// Gives up a request whose sender is no longer at it: nothing came for as long as its
+    /// [patience](Assembly::with_patience) of any request under way. (A sender takes turns between
+    /// them: a slow one, that has many, is still at all of them.) The copy is shed. Returns its name
+    /// and how long its payload was to be, until there is none.
+    pub fn stalled(&mut self, now: Instant) -> Option<(Attempt, u32)> {
+        if now < self.stalled_from() {
+            return None;
+        }
+        let is_request = |part: &Part<M>| matches!(part.head, Head::Request(_));
+        let at = self.parts.iter().position(is_request)?;
+        let part = self.remove(at);
+        Some((part.head.name().0, part.total))
+    }
+
+    fn stalled_from(&self) -> Instant {
+        self.moved + self.patience
     }
 
     fn has_room(&self, total: u32) -> bool {

@@ -421,6 +421,26 @@ fn a_request_s_deadline_counts_from_its_first_part() {
 }
 
 #[test]
+fn a_sender_that_sends_nothing_more_of_any_of_its_requests_is_given_up_on() {
+    let ms = Duration::from_millis;
+    let mut assembly: Assembly = Assembly::new(1_000, 10_000).with_patience(ms(50));
+    for seq in 1..=2 {
+        let options = OptionSet::default().opening(30);
+        let request = Request { remaining: Duration::MAX, ..request(seq) };
+        assembly.open_request(request, &options.as_options(), &[1; 10], Vec::new(), NOW).unwrap();
+    }
+    let segment = |offset| Segment { attempt: attempt(1), of: PayloadOf::Request, offset };
+    assembly.segment(&segment(10), &[2; 10], NOW + ms(30)).unwrap();
+    assembly.segment(&segment(20), &[], NOW + ms(40)).unwrap();
+    assert_eq!(assembly.next_timeout(), Some(NOW + ms(80)), "an empty segment is nothing");
+    assert_eq!(assembly.stalled(NOW + ms(79)), None);
+    assert_eq!(assembly.stalled(NOW + ms(80)), Some((attempt(1), 30)));
+    assert_eq!(assembly.stalled(NOW + ms(80)), Some((attempt(2), 30)));
+    assert_eq!(assembly.stalled(NOW + ms(80)), None);
+    assert_eq!(assembly.held(), 0);
+}
+
+#[test]
 fn a_discarded_reply_takes_no_room_and_still_comes_to_its_end() {
     let mut assembly: Assembly = Assembly::new(1 << 20, 1 << 20);
     let options = OptionSet::default().opening(1 << 20);

@@ -35,7 +35,9 @@ pub struct Limits {
     /// Bytes of the payload of one request, up to 64 MiB. (One without options may take the room of
     /// options, too.)
     pub request_bytes: u32,
-    /// Bytes of the payloads of requests that are on their way in segments, of all connections.
+    /// Bytes of the payloads of requests that are on their way in segments, of all connections. One
+    /// connection has at most half of it, or room for one request of the largest size; what it has
+    /// under way is shed once nothing of it came for the link's `dead_after`.
     pub assembly_bytes: usize,
     /// What a connection's client may have under way: requests, and bytes of their payloads. One that
     /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.
@@ -55,6 +57,11 @@ impl Limits {
     /// come in segments.
     pub(super) fn frame_bytes(&self) -> u32 {
         self.request_bytes.min(LONGEST_FRAME) + options::MAX_LEN as u32
+    }
+
+    /// What one connection may have of `assembly_bytes`.
+    pub(super) fn assembly_share(&self) -> usize {
+        (self.assembly_bytes / 2).max(self.request_bytes as usize)
     }
 
     /// A request of the largest size fits into everything that it goes through.

@@ -97,12 +97,12 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         side: Side,
         out: Rc<Sender<R>>,
         link: Link,
-        largest_request: u32,
+        assembly: Assembly<Payload>,
     ) -> Rc<Connection<R>> {
         Rc::new(Connection {
             side,
             out,
-            assembly: RefCell::new(Assembly::new(largest_request, 0)),
+            assembly: RefCell::new(assembly),
             link: RefCell::new(link),
             peer: Cell::default(),
             route: Cell::new(None),

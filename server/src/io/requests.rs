@@ -125,8 +125,16 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         true
     }
 
-    /// Gives up requests whose deadline passed on their way.
+    /// Gives up requests whose deadline passed on their way, and those that their sender stopped
+    /// sending.
     pub(super) fn shed_late_requests<S: Service<Reply = R>>(&self, shell: &Rc<Shell<S>>) {
+        loop {
+            let stalled =
+                shell.assemble(&mut self.assembly.borrow_mut(), |requests| requests.stalled(now()));
+            let Some((attempt, bytes)) = stalled else { break };
+            shell.count(|io| io.requests_stalled += 1);
+            self.tell_ended(shell, attempt, How::Shed, None, bytes as usize);
+        }
         loop {
             let late =
                 shell.assemble(&mut self.assembly.borrow_mut(), |requests| requests.expire(now()));
@@ -159,14 +167,15 @@ fn on_arrived<S: Service>(shell: &Rc<Shell<S>>, conn: Conn, arrived: Arrived<Pay
 
 impl<S: Service> Shell<S> {
     /// Has something done with a connection's requests that are on their way, within what is left
-    /// of the room for those of all connections.
+    /// of the room for those of all connections, and of one connection's share of it.
     fn assemble<T>(
         &self,
         assembly: &mut Assembly<Payload>,
         act: impl FnOnce(&mut Assembly<Payload>) -> T,
     ) -> T {
         let (before, all) = (assembly.held(), self.assembling.get());
-        assembly.set_budget(before + self.limits.assembly_bytes.saturating_sub(all));
+        let left = self.limits.assembly_bytes.saturating_sub(all);
+        assembly.set_budget(self.limits.assembly_share().min(before + left));
         let result = act(assembly);
         self.assembling.set(all - before + assembly.held());
         result

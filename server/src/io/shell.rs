@@ -8,8 +8,8 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::{
-    Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, OptionSet, Reply, Station, Status,
-    codec,
+    Assembly, Frame, Goodbye, GoodbyeReason, Hello, Link, LinkConfig, OptionSet, Reply, Station,
+    Status, codec,
 };
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::payload::{Payload, Pool};
@@ -183,7 +183,8 @@ impl<S: Service> Shell<S> {
 
     fn connection(&self, side: Side, stream: TcpStream, link: Link) -> Rc<Connection<S::Reply>> {
         let out = Sender::new(stream, self.limits.outgoing_bytes, self.drained.clone());
-        Connection::new(side, out, link, self.limits.request_bytes)
+        let assembly = Assembly::new(self.limits.request_bytes, 0);
+        Connection::new(side, out, link, assembly.with_patience(self.link.dead_after))
     }
 
     pub(super) fn on_closed(&self, conn: Conn) {

@@ -45,12 +45,15 @@ counters! {
         /// Replies that were cut off on their way, as the caller was done. (They count as replied
         /// among the copies.)
         replies_cut,
-        /// Requests that were refused, as there was no room to put their payloads together.
+        /// Requests that were refused, as there was no room to put their payloads together,
+        /// or none of their connection's share of it.
         requests_no_room,
         /// Requests that were taken back on their way.
         requests_withdrawn,
         /// Requests whose deadline passed on their way.
         requests_late,
+        /// Requests of which nothing more came, nor of any other of their connection.
+        requests_stalled,
     }
 }
 

@@ -140,6 +140,42 @@ fn what_the_budget_has_no_room_for_is_refused_and_what_it_has_goes_on() {
 }
 
 #[test]
+fn one_connection_has_half_of_the_room_and_leaves_the_rest_to_others() {
+    let limits = Limits { assembly_bytes: 4 << 20, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let (mut greedy, mut other) = (client(server.address()), client(server.address()));
+    for seq in 1..=4 {
+        open(&mut greedy, plain(seq), 1 << 20);
+    }
+    for seq in 3..=4 {
+        let Came::Overloaded(refusal) = greedy.next() else { panic!("it has all of it") };
+        assert_eq!(refusal.attempt, plain(seq).attempt);
+    }
+    open(&mut other, plain(1), 1 << 20);
+    assert_eq!((until_echo(&mut other), no_room(&server)), (vec![], 2));
+}
+
+/// However long it says that it has: pongs go on, and that is all.
+#[test]
+fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
+    let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut client = client(server.address());
+    let request = Request { remaining: Duration::from_nanos(u64::MAX), ..plain(1) };
+    open(&mut client, request, 1 << 20);
+    let mut came = Vec::new();
+    eventually("it is shed", || {
+        came.extend(until_echo(&mut client));
+        !came.is_empty()
+    });
+    let [Came::Ended(ended)] = &came[..] else { panic!("{came:?}") };
+    assert_eq!((ended.attempt, ended.how), (request.attempt, How::Shed));
+    assert_eq!(server.control().snapshot().connections.requests_stalled, 1);
+    open(&mut client, plain(2), 1 << 20);
+    assert_eq!((until_echo(&mut client), no_room(&server)), (vec![], 0));
+}
+
+#[test]
 fn a_client_that_leaves_in_the_middle_of_a_request_leaves_its_room_to_others() {
     let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
