@@ -1,12 +1,14 @@
 //! What a subscriber sees of a call and of its copies.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::server::{Answer, READ, World, hedged, run};
@@ -14,10 +16,16 @@ use crate::server::{Answer, READ, World, hedged, run};
 /// A span's name and fields, and its parent.
 type Known = (String, Option<u64>);
 
+thread_local! {
+    /// Whether this thread's spans are wanted. The subscriber is the whole process's: one of a
+    /// thread's own would be asked, or not, as other threads' tests come to the same spans first.
+    static WANTED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What is known of each span.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Seen {
-    spans: Arc<Mutex<HashMap<u64, Known>>>,
+    spans: Mutex<HashMap<u64, Known>>,
 }
 
 struct Fields<'a>(&'a mut String);
@@ -28,9 +36,12 @@ impl Visit for Fields<'_> {
     }
 }
 
-impl Subscriber for Seen {
+impl Subscriber for &'static Seen {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "bowline::call"
+        WANTED.get() && metadata.target() == "bowline::call"
     }
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let mut spans = self.spans.lock().unwrap();
@@ -52,8 +63,10 @@ impl Subscriber for Seen {
 
 #[test]
 fn a_call_has_a_span_and_each_copy_a_child_that_says_how_it_ended() {
-    let seen = Seen::default();
-    let subscriber = tracing::subscriber::set_default(seen.clone());
+    static SEEN: LazyLock<Seen> = LazyLock::new(Seen::default);
+    let seen: &'static Seen = &SEEN;
+    tracing::subscriber::set_global_default(seen).unwrap();
+    WANTED.set(true);
     run(async {
         let world = World::new().await;
         world.servers[0].answer.set(Answer::Silence);
@@ -65,7 +78,7 @@ fn a_call_has_a_span_and_each_copy_a_child_that_says_how_it_ended() {
             bowline_runtime::yield_now().await;
         }
     });
-    drop(subscriber);
+    WANTED.set(false);
     let spans = seen.spans.lock().unwrap();
     let (call, parent) = &spans[&1];
     assert!(call.starts_with("call ") && parent.is_none(), "{call}");
