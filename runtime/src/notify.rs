@@ -46,7 +46,7 @@ impl Notify {
         self.happened.set(true);
         let waker = self.waiting.borrow_mut().take();
         if let Some(waker) = waker {
-            waker.wake();
+            wake(waker);
         }
     }
 
@@ -75,7 +75,7 @@ impl Future for Notified<'_> {
     }
 }
 
-/// Wakes somebody on behalf of the loop. A foreign waker that panics is told of, and holds up
+/// Wakes somebody on behalf of others. A foreign waker that panics is told of, and holds up
 /// nobody else: the completions and timers after it are other tasks'.
 pub(crate) fn wake(waker: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {

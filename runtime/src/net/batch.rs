@@ -7,7 +7,8 @@ use super::piece::Piece;
 use crate::notify::let_go;
 
 /// Memory that grew beyond this is not kept when all is sent: there is some for each connection,
-/// and the connections may be many, and idle.
+/// and the connections may be many, and idle. As each has two batches, it keeps at most twice as
+/// much.
 const KEPT_CAPACITY: usize = 160 << 10;
 /// The same for the places of pieces.
 const KEPT_PIECES: usize = 64;

@@ -244,7 +244,11 @@ impl Connection {
     pub(super) fn wake_drained(&self) {
         let queued = self.queued();
         let failed = self.has_failed();
-        let places = self.sending.waiting.borrow().capacity();
+        let places = match self.sending.waiting.borrow() {
+            // The places of those who waited once may be many.
+            waiting if waiting.is_empty() => 0,
+            waiting => waiting.capacity(),
+        };
         for place in 0..places {
             let waker = match self.sending.waiting.borrow_mut().get_mut(place) {
                 Some(waiting) if failed || queued <= waiting.limit => waiting.waker.take(),
