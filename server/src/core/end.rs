@@ -75,9 +75,14 @@ impl<P> Core<P> {
     pub fn on_closed(&mut self, conn: Conn, now: Instant) {
         while let Some(index) = self.copies.clients.any_of(conn.0) {
             match self.copies.at(index).state {
-                State::Queued | State::Parked(_) => {
+                State::Queued => {
                     self.stats.dropped_queued += 1;
                     self.estimate.left();
+                    self.copies.remove(index);
+                }
+                // It left the queue when it was parked.
+                State::Parked(_) => {
+                    self.stats.dropped_queued += 1;
                     self.copies.remove(index);
                 }
                 State::Running(_) => {

@@ -247,3 +247,15 @@ fn a_keyed_call_may_be_hedged_only_where_results_are_shared() {
         assert_eq!(bench.turn().starts.len(), usize::from(taken));
     }
 }
+
+#[test]
+fn a_duplicate_that_waits_has_left_the_queue_once_also_if_its_connection_closes() {
+    let mut bench = bench();
+    let other = bench.core.on_opened().unwrap();
+    bench.start_paying(1, 9);
+    bench.request_with(other, pay(2), &key(9));
+    bench.turn();
+    let before = alloc::format!("{:?}", bench.core.estimate);
+    bench.core.on_closed(other, bench.now);
+    assert_eq!(alloc::format!("{:?}", bench.core.estimate), before);
+}
