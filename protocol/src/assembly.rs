@@ -251,6 +251,15 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
         Ok(self.remove(at).into_arrived(now))
     }
 
+    /// The request of this name, if it is under way.
+    pub fn request(&self, attempt: Attempt) -> Option<&Request> {
+        let at = self.find(attempt, PayloadOf::Request)?;
+        match &self.parts[at].head {
+            Head::Request(request) => Some(request),
+            Head::Reply(_) => None,
+        }
+    }
+
     /// Nobody waits for this payload any more. Returns how long it was to be, if it was under way.
     pub fn forget(&mut self, attempt: Attempt, of: PayloadOf) -> Option<u32> {
         let at = self.find(attempt, of)?;

@@ -178,7 +178,9 @@ impl Page {
     fn calls(&self, to: &mut Encoder<'_>) -> Result<(), Error> {
         let mut sum = super::tally::Rows::default();
         self.cores.iter().for_each(|core| sum.add(&core.rows));
-        let text = |label: Option<Label>| label.map_or_else(String::new, |label| label.to_string());
+        let text = |label: Option<Label>| {
+            label.map_or_else(String::new, |label| printable(&label.to_string()))
+        };
         let named = |(row, count): (Row, u64)| {
             let labels = [
                 ("method", self.name(row.method)),
@@ -299,6 +301,12 @@ impl Encoder<'_> {
     }
 }
 
+/// What came from outside may end up on a terminal, or before a reader with lines of its own idea.
+fn printable(text: &str) -> String {
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    text.chars().map(|c| if breaks(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -315,4 +323,18 @@ fn bucketed(times: &Histogram<u32>) -> (f64, Vec<(f64, u64)>) {
         buckets[place].1 += u64::from(count);
     }
     (sum, buckets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_from_outside_command_no_terminal_and_break_no_line() {
+        assert_eq!(
+            printable("a\u{1b}[2J\0\r\n\u{85}\u{2028}z"),
+            "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}z"
+        );
+        assert_eq!(printable("zoë \"9\""), "zoë \"9\"");
+    }
 }

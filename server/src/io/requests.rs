@@ -97,13 +97,20 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
     }
 
     /// A client's cancel for a copy of which the request or the reply is on its way: true if it was,
-    /// and the copy is over. (Who started first does not matter to a reply: it is there.)
+    /// and the copy is over. A twin's must match the copy's own tie. (Who started first does not matter to a reply: it is there.)
     pub(super) fn stop_on_its_way<S: Service<Reply = R>>(
         &self,
         shell: &Rc<Shell<S>>,
         cancel: &Cancel,
     ) -> bool {
         let attempt = cancel.attempt;
+        if let CancelReason::TwinStarted { by } = cancel.reason {
+            let assembly = self.assembly.borrow();
+            let tie = assembly.request(attempt).and_then(|request| request.tie);
+            if tie.is_none_or(|tie| tie.twin != by) {
+                return false;
+            }
+        }
         let forgotten = shell.assemble(&mut self.assembly.borrow_mut(), |assembly| {
             assembly.forget(attempt, PayloadOf::Request)
         });

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, OptionSet, PayloadOf,
-    Request, Segment, Takes,
+    Request, Segment, Takes, Tie, Twin,
 };
 use bowline_server::io::{Limits, Running};
 
 use crate::eventually;
-use crate::peer::{Came, Peer, calling, plain};
+use crate::peer::{Came, Peer, calling, plain, station};
 use crate::service::{BLOW, ECHO, Hands};
 
 const SEGMENTS: Features = Features::OPTIONS.with(Features::SEGMENTS);
@@ -111,6 +111,25 @@ fn a_request_that_is_taken_back_on_its_way_is_withdrawn_and_the_rest_of_it_skipp
     go_on(&mut client, plain(1).attempt, 1 << 20);
     assert_eq!(until_echo(&mut client), []);
     assert_eq!(server.control().snapshot().connections.requests_withdrawn, 1);
+}
+
+#[test]
+fn a_request_on_its_way_is_withdrawn_by_its_own_twin_only() {
+    let server = Hands::default().serve();
+    let mut client = client(server.address());
+    let twin = |n| Twin { station: station(2), n };
+    let tie = Some(Tie { twin: twin(1), window: Duration::from_millis(10) });
+    let request = Request { tie, ..plain(1) };
+    let started = |by| {
+        let reason = CancelReason::TwinStarted { by };
+        Frame::Cancel(Cancel { attempt: request.attempt, reason, lifetime: Duration::ZERO })
+    };
+    open(&mut client, request, 1 << 20);
+    client.send(&started(twin(9)));
+    assert_eq!(until_echo(&mut client), [], "that is not its twin");
+    client.send(&started(twin(1)));
+    let ended = client.ended();
+    assert_eq!((ended.how, ended.by), (How::Withdrawn, Some(1)));
 }
 
 #[test]
