@@ -15,24 +15,32 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
+    signals: Vec<i32>,
 }
 
 impl Interrupt {
-    /// Takes note of SIGINT, SIGTERM and, unless it is ignored as under nohup, SIGHUP from now on. A second one ends the process at once (the
-    /// replicas that it started die with it).
+    /// Takes note of SIGINT, SIGTERM and, unless it is ignored as under nohup, SIGHUP from now on.
+    /// A second one ends the process at once (the replicas that it started die with it).
     ///
     /// # Errors
     /// The system refuses the handlers.
     pub fn on_signals() -> io::Result<Self> {
-        let interrupt = Interrupt::default();
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-        for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
+        let signals = [SIGINT, SIGTERM].into_iter().chain(hang_up).collect();
+        let interrupt = Interrupt { signals, ..Interrupt::default() };
+        for &signal in &interrupt.signals {
             // In this order: the first signal finds the flag down and passes the first handler.
             let asked = Arc::clone(&interrupt.asked);
             flag::register_conditional_shutdown(signal, i32::from(EXIT_INTERRUPTED), asked)?;
             flag::register(signal, Arc::clone(&interrupt.asked))?;
         }
         Ok(interrupt)
+    }
+
+    /// The signals that it takes note of. Who waits for signals in another way has to wait for each
+    /// of these: the first is noted here, and no longer ends the process by itself.
+    pub fn signals(&self) -> &[i32] {
+        &self.signals
     }
 
     /// Whether the user has asked to end.

@@ -79,7 +79,12 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         made => made?,
     }
     let mut running = start(&config, set, args)?;
-    running.hear_signals()?;
+    running.hear(interrupt.signals())?;
+    // A signal that came before the server listens for them.
+    if interrupt.asked() {
+        running.shut_down(GRACE)?;
+        return Ok(RunEnd::Interrupted);
+    }
     let said = print(format_args!(
         "replica {} serves {} ({}) at {}, with {} peers",
         config.replica,
@@ -95,11 +100,6 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
     if let Err(error) = said {
         running.shut_down(GRACE)?;
         return Err(ReplicaError::Output(error));
-    }
-    // A signal that came before the server listens for them.
-    if interrupt.asked() {
-        running.shut_down(GRACE)?;
-        return Ok(RunEnd::Interrupted);
     }
     running.run_until_signal()?;
     Ok(RunEnd::Whole)

@@ -59,12 +59,16 @@ fn ctrl_c_ends_with_a_report_and_leaves_no_replica_behind() {
 
 #[test]
 fn the_end_of_the_terminal_ends_with_a_report_and_leaves_no_replica_behind() {
-    let status = std::fs::read_to_string("/proc/self/status").expect("readable");
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
-    // Under nohup the end of the terminal is nobody's business.
-    if u64::from_str_radix(ignored.trim(), 16).expect("a mask") & 1 == 0 {
+    if !is_hang_up_ignored() {
         ends_with_a_report(Signal::HUP);
     }
+}
+
+/// Under nohup the end of the terminal is nobody's business.
+pub(crate) fn is_hang_up_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a mask");
+    u64::from_str_radix(ignored.trim(), 16).expect("a mask") & 1 == 1
 }
 
 fn ends_with_a_report(signal: Signal) {

@@ -6,6 +6,24 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::{bowline, run, text};
+use crate::deaths::is_hang_up_ignored;
+
+#[test]
+fn each_signal_that_asks_to_end_ends_a_replica_in_good_order() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let hang_up = (!is_hang_up_ignored()).then_some(Signal::HUP);
+    for signal in [Signal::INT, Signal::TERM].into_iter().chain(hang_up) {
+        let line = "serve --listen 127.0.0.1:0 --data-size 1MiB --file data";
+        let mut serve = bowline(folder.path(), line);
+        let mut replica = serve.stdout(Stdio::piped()).spawn().expect("the program is there");
+        let mut said = BufReader::new(replica.stdout.take().expect("a pipe"));
+        said.read_line(&mut String::new()).expect("it says that it serves");
+        kill_process(Pid::from_child(&replica), signal).expect("it runs");
+        // Nothing more to read: it has ended, or the test hangs, which its runner sees.
+        said.read_line(&mut String::new()).expect("a pipe");
+        assert_eq!(replica.wait().expect("a child").code(), Some(0), "{signal:?}");
+    }
+}
 
 #[test]
 fn stat_shows_a_replica_that_then_ends_in_good_order() {

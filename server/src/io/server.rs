@@ -19,7 +19,7 @@ use bowline_runtime::exposition::Exposition;
 use bowline_runtime::net::{ListenOptions, TcpListener};
 use bowline_runtime::{Handle, Metrics, RemoteHandle, Runtime, Stage, spawn_at};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{FORBIDDEN, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::builder::{Builder, ServeError};
@@ -132,7 +132,8 @@ impl Running {
         std::mem::take(&mut self.threads).into_iter().enumerate().try_for_each(join)
     }
 
-    /// Runs until the process gets SIGTERM or SIGINT, and then ends in good order.
+    /// Runs until the process gets SIGTERM or SIGINT (or one that [`Running::hear`] was told), and
+    /// then ends in good order.
     ///
     /// # Errors
     ///
@@ -154,9 +155,20 @@ impl Running {
     /// [`ServeError::Signals`], if signals can't be had.
     pub fn hear_signals(&mut self) -> Result<(), ServeError> {
         if self.signals.is_none() {
-            let signals = Signals::new([SIGTERM, SIGINT]).map_err(ServeError::Signals)?;
-            self.signals = Some(signals);
+            self.hear(&[SIGTERM, SIGINT])?;
         }
+        Ok(())
+    }
+
+    /// As [`Running::hear_signals`], but for these signals in place of SIGTERM and SIGINT: for a
+    /// program that a SIGHUP, too, is to end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Running::hear_signals`]; also if one of them can't be handled, as SIGKILL.
+    pub fn hear(&mut self, signals: &[i32]) -> Result<(), ServeError> {
+        let signals = checked(signals).map_err(ServeError::Signals)?;
+        self.signals = Some(Signals::new(signals).map_err(ServeError::Signals)?);
         Ok(())
     }
 }
@@ -171,6 +183,17 @@ impl Drop for Running {
                 tracing::error!(%error, "a server ended badly");
             }
         }
+    }
+}
+
+/// Signals that may be handled; asking for one of the others would panic.
+fn checked(signals: &[i32]) -> io::Result<&[i32]> {
+    match signals.iter().find(|signal| FORBIDDEN.contains(signal)) {
+        Some(signal) => {
+            let told = format!("signal {signal} can't be handled");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, told))
+        }
+        None => Ok(signals),
     }
 }
 
