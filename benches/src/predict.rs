@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use bowline_tests::theory::{Law, both_run, queue, tied_on_two_of_many};
 
-use crate::cli::{self, PolicyArgs, PredictArgs};
+use crate::cli::{self, Copies, PolicyArgs, PredictArgs};
 use crate::faults::Plan;
 use crate::interrupt::Interrupt;
 use crate::output::print;
@@ -78,7 +78,11 @@ fn variants(args: &PredictArgs, setting: &Setting) -> Vec<Variant> {
     };
     let plain =
         |name: &str, policy| Variant { name: name.to_owned(), policy, settings: settings(None) };
-    let mut all = vec![plain("one copy", cli::Policy::None), plain("tied", cli::Policy::Tied)];
+    let mut all = vec![plain("one copy", cli::Policy::None)];
+    if is_alone(setting) {
+        return all;
+    }
+    all.push(plain("tied", cli::Policy::Tied));
     let hedge = |name: String, delay| Variant {
         name: format!("hedge {name}"),
         policy: cli::Policy::Hedged,
@@ -105,6 +109,11 @@ fn round_trip(setting: &Setting) -> f64 {
     2.0 * setting.args.network.mean()
 }
 
+/// Whether there is no second replica, for a hedge or a tied copy.
+fn is_alone(setting: &Setting) -> bool {
+    setting.args.replicas.get() == 1
+}
+
 /// Whether calls come faster than they can be served.
 fn is_overloaded(setting: &Setting) -> bool {
     setting.load() >= 1.0
@@ -120,6 +129,7 @@ fn groups(setting: &Setting, variants: &[Variant]) -> Vec<Group> {
 
 fn unqueued(setting: &Setting, variants: &[Variant]) -> Group {
     let attempt = attempt(setting);
+    let identical = setting.args.copies == Copies::Identical;
     let one = Prediction { name: "one copy".into(), law: attempt.clone(), extra: 0.0, variant: 0 };
     let mut predictions = vec![one];
     for (variant, hedged) in variants.iter().enumerate() {
@@ -127,19 +137,33 @@ fn unqueued(setting: &Setting, variants: &[Variant]) -> Group {
         let delay = delay.as_nanos() as f64;
         predictions.push(Prediction {
             name: hedged.name.clone(),
-            law: attempt.clone().hedged_after(delay),
+            // A hedge that takes as long as the first copy ends after it, whenever it began.
+            law: if identical { attempt.clone() } else { attempt.clone().hedged_after(delay) },
             extra: attempt.beyond(delay),
             variant,
         });
     }
+    let (title, copies) = if is_alone(setting) {
+        ("Nothing queues: P(T > t) = S(t)", "there is one replica, and so nowhere to hedge to")
+    } else if identical {
+        (
+            "Nothing queues: P(T > t) = S(t), extra load S(h)",
+            "all copies of a call take equally long, so that no hedge is ever the first to end; \
+             every call that is slow enough is hedged",
+        )
+    } else {
+        (
+            "Nothing queues: P(T > t) = S(t) S(t - h), extra load S(h)",
+            "copies take times of their own, whatever else happens at the moment (what a trace \
+             shows together is taken apart); every call that is slow enough is hedged",
+        )
+    };
     Group {
-        title: "Nothing queues: P(T > t) = S(t) S(t - h), extra load S(h)",
-        assumes:
-            "every copy finds a free slot, however many there are; copies take times of their \
-                  own, whatever else happens at the moment (what a trace shows together is taken \
-                  apart); every call that is slow enough is hedged; S is the service time, and the \
-                  mean way there and back."
-                .to_owned(),
+        title,
+        assumes: format!(
+            "every copy finds a free slot, however many there are; {copies}; S is the service \
+             time, and the mean way there and back."
+        ),
         predictions,
     }
 }
@@ -158,7 +182,7 @@ fn queued(setting: &Setting) -> Group {
         extra: 0.0,
         variant: 0,
     }];
-    if setting.args.replicas.get() > 1 {
+    if !is_alone(setting) {
         predictions.push(Prediction {
             name: format!("tied, two replicas: M/M/{}", 2 * slots),
             law: in_time(queue(2 * slots, load)),
@@ -166,7 +190,7 @@ fn queued(setting: &Setting) -> Group {
             variant: 1,
         });
     }
-    if slots == 1 && setting.args.replicas.get() > 1 {
+    if slots == 1 && !is_alone(setting) {
         predictions.push(Prediction {
             name: "tied, two of many".into(),
             law: in_time(tied_on_two_of_many(load)),

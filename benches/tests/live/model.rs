@@ -118,6 +118,29 @@ fn a_prediction_stands_beside_its_assumptions_and_its_simulation() {
 }
 
 #[test]
+fn a_prediction_gives_a_hedge_nothing_where_it_has_nothing_to_win() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let predict = |options: &str| {
+        let line = format!("predict --service exp:1ms --slots 1 --load 50% --network 0 {options}");
+        let (good, out, err) = says(folder.path(), &line);
+        assert!(good, "{err}");
+        out
+    };
+    let times = |out: &str, start: &str| -> Vec<String> {
+        let line = out.lines().find(|line| line.starts_with(start));
+        let line = line.unwrap_or_else(|| panic!("no {start:?} in:\n{out}"));
+        let cells = line.split("  ").map(|cell| cell.trim().to_owned());
+        cells.filter(|cell| !cell.is_empty()).skip(1).take(5).collect()
+    };
+    let identical = predict("--replicas 2 --copies identical");
+    assert_eq!(times(&identical, "hedge at p90"), times(&identical, "one copy"));
+    let apart = predict("--replicas 2");
+    assert_ne!(times(&apart, "hedge at p90"), times(&apart, "one copy"));
+    let alone = predict("--replicas 1");
+    assert!(!alone.contains("hedge at") && alone.contains("nowhere to hedge to"), "{alone}");
+}
+
+#[test]
 fn what_cannot_be_modelled_is_one_line_that_names_the_option_and_the_cure() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join("bad.csv"), "at_us,replica,took_us\n1,0,5\n2,0,soon\n")
