@@ -133,12 +133,17 @@ impl Report {
                 show_duration(latency),
             ));
         }
-        for rounds in &self.policies {
+        let cure = if self.ratios().is_empty() {
+            ""
+        } else {
+            "; leave the ends of its ratios out of account"
+        };
+        // Of a single round all has been said.
+        for rounds in self.policies.iter().filter(|rounds| rounds.slices.len() > 1) {
             let void: Vec<String> = rounds.void_rounds().iter().map(usize::to_string).collect();
             if !void.is_empty() {
                 warnings.push(format!(
-                    "VOID in round {}: {}: the load generator itself was late there; leave the \
-                     ends of its ratios out of account.",
+                    "VOID in round {}: {}: the load generator itself was late there{cure}.",
                     void.join(", "),
                     rounds.policy
                 ));
@@ -191,6 +196,24 @@ mod tests {
         assert!(said(&report).starts_with("Tied requests suit"), "{}", said(&report));
         report.policies[2].slices.iter_mut().for_each(|s| s.counters.ties_denied = 12_000);
         assert!(said(&report).contains("was not measured: 100 %"), "{}", said(&report));
+    }
+
+    #[test]
+    fn rounds_and_ratios_are_told_of_only_where_there_are_any() {
+        let ms = core::time::Duration::from_millis;
+        let mut late = crate::stats::Slice::new(ms(50));
+        for _ in 0..1000 {
+            late.record(ms(0), ms(5), ms(10), crate::stats::CallEnd::Ok);
+        }
+        let mut report = sample::report();
+        report.policies.truncate(1);
+        let told = |report: &Report| report.warnings().join("\n");
+        report.policies[0].slices = vec![late.clone()];
+        assert!(told(&report).contains("late at p50"), "{}", told(&report));
+        assert!(!told(&report).contains("round"), "{}", told(&report));
+        report.policies[0].slices = vec![late.clone(), late];
+        assert!(told(&report).contains("VOID in round 1, 2"), "{}", told(&report));
+        assert!(!told(&report).contains("ratios"), "{}", told(&report));
     }
 
     #[test]
