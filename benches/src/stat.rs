@@ -35,6 +35,12 @@ pub enum StatError {
         /// The system's answer.
         source: io::Error,
     },
+    /// What came is no text.
+    #[error("{address} answers, but not with numbers: a server tells them where --metrics says")]
+    NoText {
+        /// Where.
+        address: SocketAddr,
+    },
     /// What came is not what a server tells.
     #[error("{address} does not tell a server's numbers: {source}")]
     Page {
@@ -53,7 +59,7 @@ pub enum StatError {
 /// # Errors
 /// [`StatError`]
 pub fn run(args: &StatArgs) -> Result<(), StatError> {
-    let address = resolve(&args.address)?;
+    let address = resolve(host_and_port(&args.address))?;
     let clear = if io::stdout().is_terminal() && !args.once { "\x1b[H\x1b[2J" } else { "" };
     let mut before = None;
     loop {
@@ -72,9 +78,18 @@ pub fn run(args: &StatArgs) -> Result<(), StatError> {
     }
 }
 
+/// Of an address as a server prints it, `http://HOST:PORT/metrics`, that to connect to.
+fn host_and_port(given: &str) -> &str {
+    let given = given.strip_prefix("http://").unwrap_or(given);
+    given.split_once('/').map_or(given, |(address, _)| address)
+}
+
 fn fetch(address: SocketAddr) -> Result<Page, StatError> {
-    let text =
-        exposition::fetch(address).map_err(|source| StatError::Unreachable { address, source })?;
+    let text = exposition::fetch(address).map_err(|source| match source.kind() {
+        // As a server says hello where it listens for requests.
+        io::ErrorKind::InvalidData => StatError::NoText { address },
+        _ => StatError::Unreachable { address, source },
+    })?;
     Page::parse(&text).map_err(|source| StatError::Page { address, source })
 }
 
@@ -152,14 +167,15 @@ impl fmt::Display for Screen<'_> {
         writeln!(f, ", {span}")?;
         writeln!(
             f,
-            "copies    {} started, {:.0} running of {:.0} slots, {:.0} queued, {:.0} parked, {:.0} clients",
+            "copies    {} started, {:.0} running of {:.0} slots, {:.0} queued, {:.0} parked",
             self.rate(self.rise("bowline_copies_started_total", &[])),
             self.gauge("bowline_copies_running"),
             self.gauge("bowline_slots"),
             self.gauge("bowline_copies_queued"),
             self.gauge("bowline_copies_parked"),
-            self.gauge("bowline_clients"),
         )?;
+        let open = self.gauge("bowline_clients");
+        writeln!(f, "open      {open:.0} connections, of clients and of peers")?;
         writeln!(f, "ended     {}", self.risen("bowline_copies_ended_total", "end"))?;
         writeln!(f, "rejected  {}", self.risen("bowline_requests_rejected_total", "reason"))?;
         writeln!(

@@ -34,13 +34,15 @@ fn stat_shows_a_replica_that_then_ends_in_good_order() {
     let said = BufReader::new(replica.stdout.take().expect("a pipe"));
     let address = said.lines().find_map(|line| {
         let line = line.expect("a line");
-        Some(line.split_once("http://")?.1.strip_suffix("/metrics")?.to_owned())
+        Some(line.split_once(" at ")?.1.to_owned()).filter(|at| at.starts_with("http://"))
     });
     let address = address.expect("it says where");
     let stat = run(bowline(folder.path(), &format!("stat {address} --once")));
     let screen = text(&stat.stdout);
     assert!(stat.status.success(), "{}", text(&stat.stderr));
-    for part in ["replica 0, since it started", "0 running of 8 slots", "core 0", "read"] {
+    for part in
+        ["replica 0, since it started", "0 running of 8 slots", "0 connections", "core 0", "read"]
+    {
         assert!(screen.contains(part), "no {part:?} in:\n{screen}");
     }
     kill_process(Pid::from_child(&replica), Signal::TERM).expect("it runs");
