@@ -8,7 +8,7 @@ mod policy;
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use args::{
     CompareArgs, EchoClientArgs, EchoServerArgs, EchoSide, FaultArgs, LoadArgs, LoadShape,
@@ -113,15 +113,29 @@ where
     I: IntoIterator<Item = T>,
     T: Into<OsString> + Clone,
 {
+    let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+    let command = command_of(&line);
     match Cli::try_parse_from(line) {
-        Ok(cli) => check(cli.into_command()),
-        Err(error) if error.use_stderr() => Err(NoCommand::Wrong(one_line(&error))),
+        Ok(cli) => check(cli.into_command(), &command),
+        Err(error) if error.use_stderr() => Err(NoCommand::Wrong(one_line(&error, &command))),
         Err(help) => Err(NoCommand::Help(help)),
     }
 }
 
+/// The command that a line is about, with the program, for its help: `bowline echo client`.
+fn command_of(line: &[OsString]) -> String {
+    let program = Cli::command();
+    let (mut command, mut name) = (&program, program.get_name().to_owned());
+    for word in line.iter().skip(1) {
+        let Some(inner) = command.find_subcommand(word) else { break };
+        name = format!("{name} {}", inner.get_name());
+        command = inner;
+    }
+    name
+}
+
 /// What no single option can say of itself.
-fn check(command: Command) -> Result<Command, NoCommand> {
+fn check(command: Command, name: &str) -> Result<Command, NoCommand> {
     let checked = match &command {
         Command::Compare(args) => limits::compare(args),
         Command::Load(args) => limits::load_command(args),
@@ -134,16 +148,14 @@ fn check(command: Command) -> Result<Command, NoCommand> {
     };
     match checked {
         Ok(()) => Ok(command),
-        Err(why) => Err(NoCommand::Wrong(format!("{why}; see 'bowline --help'"))),
+        Err(why) => Err(NoCommand::Wrong(format!("{why}; see '{name} --help'"))),
     }
 }
 
 /// clap's message without the usage that follows it, on one line.
-fn one_line(error: &clap::Error) -> String {
+fn one_line(error: &clap::Error, command: &str) -> String {
     let text = error.render().to_string();
-    // Its usage names the command whose subcommand is meant, after the program, whatever its name.
-    let usage = text.split("Usage: ").nth(1).and_then(|usage| usage.lines().next());
-    let echo = usage.is_some_and(|usage| usage.split_whitespace().nth(1) == Some("echo"));
+    let echo = command == "bowline echo";
     let sides = "server and client, see 'bowline echo --help'";
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && echo {
         return format!("echo needs a side; there are {sides}");
@@ -161,14 +173,12 @@ fn one_line(error: &clap::Error) -> String {
             "{said}; there are compare, serve, load, simulate, predict, stat, echo and probe, see 'bowline --help'"
         );
     }
-    format!("{said}; see 'bowline --help'")
+    format!("{said}; see '{command} --help'")
 }
 
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
-
-    use clap::CommandFactory;
 
     use super::*;
 
@@ -211,6 +221,20 @@ mod tests {
         assert!(message.contains("frantic") && message.contains("hedged"), "{message}");
         let message = wrong(&["bowline", "--policies", "tied,none,tied"]);
         assert!(message.contains("'tied' twice"), "{message}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_command_leads_to_the_help_of_that_command() {
+        for (line, help) in [
+            ("predict --load 150%", "'bowline predict --help'"),
+            ("load", "'bowline load --help'"),
+            ("load --replicas a:1 --duration 160h", "'bowline load --help'"),
+            ("echo client --conns 0", "'bowline echo client --help'"),
+            ("--rate 0", "'bowline --help'"),
+        ] {
+            let message = wrong(&line_of(line));
+            assert!(message.ends_with(&format!("see {help}")), "{line}: {message}");
+        }
     }
 
     #[test]
