@@ -62,12 +62,17 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     if bytes > 9.0e15 { Err("out of range".into()) } else { Ok(bytes as u64) }
 }
 
-/// Reads a share in per cent, `10` or `10%`, as 0.1.
+/// Reads a share in per cent, `10` or `10%`, as 0.1. Below 1 it needs its sign: a bare `0.5` may
+/// mean 50 % or 0.5 %.
 ///
 /// # Errors
 /// What was wrong, with an example of what is right.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
     match split(text)? {
+        (number, "") if number > 0.0 && number < 1.0 => {
+            let hundredfold = (number * 1e8).round() / 1e6;
+            Err(format!("may mean two things; write {hundredfold}% or {number}%"))
+        }
         (number, "" | "%") if number <= 100.0 => Ok(number / 100.0),
         (_, "" | "%") => Err("more than 100 %".into()),
         (_, other) => Err(format!("unknown unit {other:?}; write for example 10%")),
@@ -180,6 +185,10 @@ mod tests {
         assert_eq!(parse_percent("10%"), Ok(0.1));
         assert_eq!(parse_percent("10"), Ok(0.1));
         assert!(parse_percent("101%").is_err());
+        assert_eq!(parse_percent("0"), Ok(0.0));
+        assert_eq!(parse_percent("0.5%"), Ok(0.005));
+        let told = "may mean two things; write 7% or 0.07%";
+        assert_eq!(parse_percent("0.07"), Err(told.to_owned()));
         assert_eq!(parse_rate("500"), Ok(500.0));
         assert!(parse_rate("0").is_err());
     }
