@@ -30,7 +30,7 @@ pub enum FrontendError {
     #[error(transparent)]
     Config(#[from] bowline_client::core::ConfigError),
     /// No connection.
-    #[error("cannot reach {address}: {source}")]
+    #[error("{}", unreached(address, source))]
     Connect {
         /// Whom.
         address: SocketAddr,
@@ -70,6 +70,16 @@ pub enum FrontendError {
         /// Seed that its data should have.
         wanted_seed: u64,
     },
+}
+
+/// A client of one replica that can't reach it knows of no other.
+fn unreached(address: &SocketAddr, error: &ConnectError) -> String {
+    match error {
+        ConnectError::NoReplica { patience, last } => {
+            format!("cannot connect within {patience:?} to {last}")
+        }
+        other => format!("cannot connect to {address}: {other}"),
+    }
 }
 
 /// A replica, and the line to it alone.

@@ -66,7 +66,9 @@ pub enum LinkError {
         newest: u8,
     },
     /// Someone else answered where a configured peer was expected.
-    #[error("replica {expected} was expected there, but it says that it is {found:?}")]
+    #[error(
+        "replica {expected} was expected there, but it says that it is {found:?}: the number or the address is another's"
+    )]
     Stranger {
         /// Who was expected.
         expected: ReplicaId,
