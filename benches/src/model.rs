@@ -114,6 +114,8 @@ fn lines(
             ErrorKind::InvalidData => ModelError::line(path, index + 1, "is not text in UTF-8"),
             _ => refused(error),
         })?;
+        // Spreadsheets begin a file with a mark of its encoding.
+        let line = if index == 0 { line.trim_start_matches('\u{feff}') } else { &line };
         if !line.trim().is_empty() {
             each(index + 1, line.trim())?;
         }

@@ -68,7 +68,7 @@ fn refused(error: NoTrace) -> String {
 
 impl Columns {
     fn of(line: &str) -> Result<Columns, String> {
-        let names: Vec<&str> = line.split(',').map(str::trim).collect();
+        let names: Vec<&str> = line.split(',').map(bare).collect();
         let timed = |stem: &str| {
             let mut found = names.iter().enumerate().filter_map(|(place, name)| {
                 Some((place, unit_of(name.strip_prefix(stem)?.strip_prefix('_')?)?))
@@ -84,7 +84,7 @@ impl Columns {
     }
 
     fn row(&self, line: &str) -> Result<Seen, String> {
-        let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+        let cells: Vec<&str> = line.split(',').map(bare).collect();
         let cell = |place: usize| {
             let needed = place + 1;
             cells
@@ -107,6 +107,13 @@ impl Columns {
         })?;
         Ok(Seen { at: time(self.at)?, replica: number as usize, took: time(self.took)? })
     }
+}
+
+/// What a cell holds, which may be quoted.
+fn bare(cell: &str) -> &str {
+    let cell = cell.trim();
+    let inner = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"'));
+    inner.map_or(cell, str::trim)
 }
 
 #[cfg(test)]
@@ -132,6 +139,13 @@ mod tests {
         let mut rng = bowline_tests::kernel::rng::Rng::new(1);
         assert_eq!(trace.draw(0, 0, &mut rng), 1_500_000);
         assert_eq!(trace.draw(1, 10_500_000, &mut rng), 2_500);
+    }
+
+    #[test]
+    fn a_spreadsheets_mark_and_quotes_are_passed_over() {
+        let text = "\u{feff}\"at_us\",\"replica\",\"took_us\"\r\n\"1\",\"0\",\"5\"\r\n2,1,5\r\n";
+        let Ok(Model::Trace(trace)) = load(text, "") else { panic!("a trace") };
+        assert_eq!(trace.replicas(), 2);
     }
 
     #[test]
