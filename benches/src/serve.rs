@@ -86,7 +86,7 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         return Ok(RunEnd::Interrupted);
     }
     let said = print(format_args!(
-        "replica {} serves {} ({}) at {}, with {} peers",
+        "replica {} serves {} ({}) at {}, peers: {}",
         config.replica,
         config.file.display(),
         show_size(set.bytes()),

@@ -60,8 +60,8 @@ impl Setting {
             if trace.replicas() < args.replicas.get() as usize {
                 let (seen, wanted) = (trace.replicas(), args.replicas);
                 return together(format!(
-                    "--service: the trace is about {seen} replicas, and --replicas is {wanted}: \
-                     give at most {seen}"
+                    "--service: --replicas is {wanted}: give at most {seen}, for the trace is about \
+                     no more"
                 ));
             }
             if args.copies == Copies::Identical {
