@@ -143,14 +143,6 @@ fn two_tied_calls_on_two_servers() {
 }
 
 #[test]
-fn a_tied_and_a_hedged_call_on_two_servers() {
-    let mut scenario = timeless(Policy::Tied(tie(0)), 1);
-    scenario.clients = 2;
-    scenario.classes = vec![Class::with(Policy::Tied(tie(0)))];
-    assert_eq!(searched(&scenario, Loops::AtOnce).failures, 0);
-}
-
-#[test]
 fn a_call_that_must_not_run_twice_and_one_fault() {
     let mut scenario = timeless(Policy::Tied(tie(0)), 1);
     scenario.classes[0].idempotent = false;
