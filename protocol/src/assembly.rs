@@ -313,6 +313,17 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
         Some((part.head.name().0, part.total))
     }
 
+    /// A request that keeps others waiting: it has been under way for longer than its sender's
+    /// [patience](Assembly::with_patience), and at its pace so far would take longer than `most` in
+    /// all. For a receiver that has no room for another.
+    pub fn slow(&self, most: Duration, now: Instant) -> Option<Attempt> {
+        let is_slow = |part: &&Part<M>| {
+            let age = now - part.opened;
+            matches!(part.head, Head::Request(_)) && age > self.patience && part.in_all(age) > most
+        };
+        self.parts.iter().find(is_slow).map(|part| part.head.name().0)
+    }
+
     fn stalled_from(&self) -> Instant {
         self.moved + self.patience
     }
@@ -360,6 +371,12 @@ impl<M: AsMut<Vec<u8>>> Part<M> {
             Head::Request(request) => self.opened + request.remaining,
             Head::Reply(_) => Instant::FAR_FUTURE,
         }
+    }
+
+    /// How long all of it takes, at a pace at which so much took `age`.
+    fn in_all(&self, age: Duration) -> Duration {
+        let nanos = age.as_nanos() * u128::from(self.total) / self.came.max(1) as u128;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     fn cost(&self) -> usize {

@@ -68,6 +68,14 @@ impl Granter {
         self.granted
     }
 
+    /// What the client may still send.
+    pub const fn left(&self) -> Credit {
+        Credit {
+            requests: self.granted.requests.saturating_sub(self.came.requests),
+            bytes: self.granted.bytes.saturating_sub(self.came.bytes),
+        }
+    }
+
     /// A request came, with a payload of so many bytes in all, here or still to come.
     ///
     /// # Errors

@@ -441,6 +441,30 @@ fn a_sender_that_sends_nothing_more_of_any_of_its_requests_is_given_up_on() {
 }
 
 #[test]
+fn a_request_is_slow_once_its_pace_says_that_all_of_it_takes_too_long() {
+    let ms = Duration::from_millis;
+    let mut assembly: Assembly = Assembly::new(1_000, 10_000).with_patience(ms(50));
+    let options = OptionSet::default().opening(100);
+    let mut open = |seq, at| {
+        assembly
+            .open_request(request(seq), &options.as_options(), &[1; 10], Vec::new(), at)
+            .unwrap()
+    };
+    assert_eq!(open(1, NOW), Arrived::UnderWay);
+    assert_eq!(open(2, NOW), Arrived::UnderWay);
+    assert_eq!(open(3, NOW + ms(30)), Arrived::UnderWay);
+    let segment = Segment { attempt: attempt(1), of: PayloadOf::Request, offset: 10 };
+    assembly.segment(&segment, &[2; 10], NOW + ms(40)).unwrap();
+    assert_eq!(assembly.slow(ms(500), NOW + ms(50)), None, "nobody is hurried before");
+    // A tenth of the second came in 51 ms, of the first a fifth, and the third has just begun.
+    assert_eq!(assembly.slow(ms(511), NOW + ms(51)), None);
+    assert_eq!(assembly.slow(ms(509), NOW + ms(51)), Some(attempt(2)));
+    assembly.forget(attempt(2), PayloadOf::Request);
+    assert_eq!(assembly.slow(ms(509), NOW + ms(51)), None);
+    assert_eq!(assembly.slow(ms(254), NOW + ms(51)), Some(attempt(1)));
+}
+
+#[test]
 fn a_discarded_reply_takes_no_room_and_still_comes_to_its_end() {
     let mut assembly: Assembly = Assembly::new(1 << 20, 1 << 20);
     let options = OptionSet::default().opening(1 << 20);
