@@ -82,8 +82,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the twin is cancelled before the last check that can refuse",
         DISPATCH,
-        "            if !self.shed_if_useless(index, now) && !self.answer_by_key(index) {\n                self.start(index, now);",
-        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            if !self.shed_if_useless(index, now) && !self.answer_by_key(index) {\n                self.start(index, now);",
+        "            if !self.shed_if_useless(index, now) && !self.answer_by_key(index, now) {\n                self.start(index, now);",
+        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            if !self.shed_if_useless(index, now) && !self.answer_by_key(index, now) {\n                self.start(index, now);",
     ),
     mutation(
         "a primary obeys its twin",
@@ -148,8 +148,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "cancels from strangers are obeyed",
         CANCEL,
-        "        self.stats.cancels_received += 1;",
-        "        self.stats.cancels_received += 1;\n        let origin = match (origin, cancel.reason) {\n            (Origin::Stranger, CancelReason::TwinStarted { by }) => Origin::Mesh(by.station),\n            (origin, _) => origin,\n        };",
+        "        self.stats.cancels_received += 1;\n        let meant",
+        "        self.stats.cancels_received += 1;\n        let origin = match (origin, cancel.reason) {\n            (Origin::Stranger, CancelReason::TwinStarted { by }) => Origin::Mesh(by.station),\n            (origin, _) => origin,\n        };\n        let meant",
     ),
     mutation(
         "a client may cancel another's copies",
@@ -178,8 +178,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a copy starts however little time is left",
         DISPATCH,
-        "        if left.is_zero() {",
-        "        if true {\n            return false;\n        } else if left.is_zero() {",
+        "        if !useless || self.config.dark {",
+        "        if true {",
     ),
     mutation(
         "one copy too many runs",

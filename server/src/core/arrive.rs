@@ -10,7 +10,7 @@ use super::copies::Copy;
 use super::keyed::OTHER_USE;
 use super::keys::Seen;
 use super::room::Full;
-use super::{Conn, Core, Notice};
+use super::{Conn, Core, Notice, Unstarted};
 
 /// After a refusal nobody should ask again sooner, whatever the estimate says: a round trip and a
 /// few services.
@@ -52,11 +52,12 @@ impl<P> Core<P> {
         {
             self.stats.accepted += 1;
             self.stats.tombstones_hit += 1;
-            self.stats.withdrawn_by_tombstone += 1;
+            self.never_ran(&request, options, Duration::ZERO, Unstarted::WithdrawnByTombstone);
             return self.tell_ended(conn, request.attempt, bytes, How::Withdrawn, Some(tie.twin.n));
         }
         if let Some(result) = self.remembered(&request, options) {
             self.stats.accepted += 1;
+            self.never_ran(&request, options, Duration::ZERO, Unstarted::RepliedByKey);
             return self.answer(conn, request.attempt, bytes, Status::Ok, result);
         }
         let class = self.config.class_of(options);

@@ -1,11 +1,11 @@
 //! A cancel arrives: may its sender stop this copy, and does the copy stop?
 
-use bowline_protocol::{Cancel, CancelReason, How, Station, Twin};
+use bowline_protocol::{Cancel, CancelReason, Station, Twin};
 use bowline_time::Instant;
 
 use super::copies::{Copy, State};
 use super::tombs::Set;
-use super::{Conn, Core, Origin, StopReason};
+use super::{Conn, Core, Origin, StopReason, Unstarted};
 
 impl<P> Core<P> {
     /// A cancel came.
@@ -30,6 +30,13 @@ impl<P> Core<P> {
             Origin::Client(_) => self.stats.cancels_late += 1,
             Origin::Mesh(station) => self.cancel_unknown(station, &cancel, now),
         }
+    }
+
+    /// A client's cancel found its copy's request or reply on the way, and stopped it there, which is
+    /// not this machine's business. It is counted with the others.
+    pub const fn on_cancel_met(&mut self) {
+        self.stats.cancels_received += 1;
+        self.stats.cancels_on_the_way += 1;
     }
 
     /// A peer's cancel for a copy that is not here: early, or late. A tombstone waits for the copy.
@@ -61,8 +68,7 @@ impl<P> Core<P> {
         match self.copies.at(index).state {
             State::Queued | State::Parked(_) => {
                 self.stats.cancels_withdrew += 1;
-                self.stats.withdrawn_by_caller += 1;
-                self.end_queued(index, How::Withdrawn, None);
+                self.end_queued(index, Unstarted::WithdrawnByCaller, None, now);
             }
             State::Running(_) => match self.ask_to_stop(index, StopReason::CallerDone, now) {
                 true => self.stats.cancels_stopped += 1,
@@ -76,8 +82,7 @@ impl<P> Core<P> {
         let primary = copy.request.is_primary();
         let State::Running(running) = &mut copy.state else {
             self.stats.cancels_withdrew += 1;
-            self.stats.withdrawn_by_twin += 1;
-            return self.end_queued(index, How::Withdrawn, Some(by.n));
+            return self.end_queued(index, Unstarted::WithdrawnByTwin, Some(by.n), now);
         };
         if running.twin_started.replace(by.n).is_some() {
             self.stats.cancels_repeated += 1;

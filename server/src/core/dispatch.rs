@@ -1,12 +1,12 @@
 //! From the queue to the slots.
 
-use bowline_protocol::{Cancel, CancelReason, How, Started, Tie, Twin};
+use bowline_protocol::{Cancel, CancelReason, Started, Tie, TrafficClass, Twin};
 use bowline_time::Instant;
 
 use super::arena::Key;
 use super::histograms::record;
 use super::overload::Sight;
-use super::{CopyKey, Core, Notice, Start};
+use super::{CopyKey, Core, Notice, Start, Unstarted};
 
 impl<P> Core<P> {
     /// All that this turn brought has been applied: starts what may start.
@@ -18,7 +18,7 @@ impl<P> Core<P> {
         while self.copies.running() < self.slots.limit()
             && let Some(index) = self.next()
         {
-            if !self.shed_if_useless(index, now) && !self.answer_by_key(index) {
+            if !self.shed_if_useless(index, now) && !self.answer_by_key(index, now) {
                 self.start(index, now);
             }
         }
@@ -75,12 +75,8 @@ impl<P> Core<P> {
         if !useless || self.config.dark {
             return false;
         }
-        if left.is_zero() {
-            self.stats.shed_expired += 1;
-        } else {
-            self.stats.shed_too_late += 1;
-        }
-        self.end_queued(index, How::Shed, None);
+        let why = if left.is_zero() { Unstarted::ShedExpired } else { Unstarted::ShedTooLate };
+        self.end_queued(index, why, None, now);
         true
     }
 
@@ -121,11 +117,12 @@ impl<P> Core<P> {
         let index = self.copies.find(key)?;
         let copy = self.copies.at_mut(index);
         let (request, options) = (copy.request, copy.options);
-        let (deadline, waited) = (copy.deadline, copy.waited());
+        let (class, deadline, waited) = (TrafficClass(copy.class), copy.deadline, copy.waited());
         match (copy.payload.take(), copy.conn) {
             (Some(payload), Some(_)) => {
                 self.stats.started += 1;
-                Some(Start { copy: CopyKey(key), request, options, deadline, waited, payload })
+                let copy = CopyKey(key);
+                Some(Start { copy, request, options, class, deadline, waited, payload })
             }
             _ => {
                 self.drop_unstarted(index);

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use bowline_protocol::{
-    Cancel, Ended, Frame, OptionSet, Overloaded, Reply, Request, Started, Station,
+    Cancel, Ended, Frame, OptionSet, Overloaded, Reply, Request, Started, Station, TrafficClass,
 };
 use bowline_time::Instant;
 
@@ -99,6 +99,8 @@ pub struct Start<P> {
     pub request: Request,
     /// What the request said beside that.
     pub options: OptionSet,
+    /// The traffic class that it was served in, of those that there are here.
+    pub class: TrafficClass,
     /// When the caller stops waiting, by this core's clock.
     pub deadline: Instant,
     /// How long it waited in the queue.

@@ -5,7 +5,7 @@ use bowline_time::Instant;
 
 use super::copies::{Copy, Running, State};
 use super::histograms::record;
-use super::{Conn, CopyKey, Core, Notice, StopReason};
+use super::{Conn, CopyKey, Core, Notice, StopReason, Unstarted};
 
 impl<P> Core<P> {
     /// The connection that waits for a copy's answer.
@@ -76,15 +76,11 @@ impl<P> Core<P> {
         while let Some(index) = self.copies.clients.any_of(conn.0) {
             match self.copies.at(index).state {
                 State::Queued => {
-                    self.stats.dropped_queued += 1;
                     self.estimate.left();
-                    self.copies.remove(index);
+                    self.drop_waiting(index, now);
                 }
                 // It left the queue when it was parked.
-                State::Parked(_) => {
-                    self.stats.dropped_queued += 1;
-                    self.copies.remove(index);
-                }
+                State::Parked(_) => self.drop_waiting(index, now),
                 State::Running(_) => {
                     self.ask_to_stop(index, StopReason::Closed, now);
                     self.copies.orphan(index, now);
@@ -95,20 +91,34 @@ impl<P> Core<P> {
     }
 
     /// Ends a copy that waits, in the queue or for another's result.
-    pub(super) fn end_queued(&mut self, index: u32, how: How, by: Option<u16>) {
+    pub(super) fn end_queued(&mut self, index: u32, why: Unstarted, by: Option<u16>, now: Instant) {
         if let State::Queued = self.copies.at(index).state {
             self.estimate.left();
         }
-        if let Some(Copy { request, conn: Some(conn), bytes, .. }) = self.copies.remove(index) {
+        let how = why.how();
+        if let Some(copy) = self.copies.remove(index)
+            && let Copy { request, conn: Some(conn), bytes, .. } = copy
+        {
+            self.never_ran(&request, &copy.options, now - copy.arrived, why);
             self.tell_ended(conn, request.attempt, bytes, how, by);
         }
     }
 
     /// Ends a copy that has its slot and was never handed to the shell: its connection is gone.
     pub(super) fn drop_unstarted(&mut self, index: u32) {
-        self.stats.dropped_queued += 1;
-        if let Some(Copy { entry: Some(entry), .. }) = self.copies.remove(index) {
-            self.give_up_key(entry);
+        if let Some(copy) = self.copies.remove(index) {
+            self.never_ran(&copy.request, &copy.options, copy.waited(), Unstarted::DroppedQueued);
+            if let Some(entry) = copy.entry {
+                self.give_up_key(entry);
+            }
+        }
+    }
+
+    /// Ends a copy that waits, in the queue or for another's result, and whose connection is gone.
+    fn drop_waiting(&mut self, index: u32, now: Instant) {
+        if let Some(copy) = self.copies.remove(index) {
+            let waited = now - copy.arrived;
+            self.never_ran(&copy.request, &copy.options, waited, Unstarted::DroppedQueued);
         }
     }
 

@@ -7,7 +7,7 @@ use bowline_time::Instant;
 
 use super::copies::Copy;
 use super::keys::Seen;
-use super::{Conn, Core, Notice};
+use super::{Conn, Core, Notice, Unstarted};
 
 /// What is said when a key comes again with something else.
 pub(crate) const OTHER_USE: &str = "this key was used for another method or another payload; \
@@ -24,7 +24,7 @@ impl<P> Core<P> {
 
     /// A waiting copy comes to start. True if it need not: its key's call was done, or runs (and
     /// then the copy waits for that one), or was another call.
-    pub(super) fn answer_by_key(&mut self, index: u32) -> bool {
+    pub(super) fn answer_by_key(&mut self, index: u32, now: Instant) -> bool {
         let copy = self.copies.at(index);
         let Some(key) = copy.options.key else { return false };
         let method = copy.request.method;
@@ -40,11 +40,11 @@ impl<P> Core<P> {
             }
             Seen::Done(result) => {
                 self.estimate.left();
-                self.answer_waiting(index, Status::Ok, result);
+                self.answer_waiting(index, Status::Ok, result, now);
             }
             Seen::Other => {
                 self.estimate.left();
-                self.refuse_other_use(index);
+                self.refuse_other_use(index, now);
             }
         }
         true
@@ -54,7 +54,7 @@ impl<P> Core<P> {
     pub(super) fn settle_key(&mut self, entry: u32, status: Status, result: &[u8], now: Instant) {
         let result: Arc<[u8]> = result.into();
         while let Some(index) = self.copies.first_parked(entry) {
-            self.answer_waiting(index, status, result.clone());
+            self.answer_waiting(index, status, result.clone(), now);
         }
         match status {
             Status::Ok => {
@@ -73,8 +73,11 @@ impl<P> Core<P> {
         self.copies.keys.forget(entry);
     }
 
-    fn answer_waiting(&mut self, index: u32, status: Status, result: Arc<[u8]>) {
-        if let Some(Copy { request, conn: Some(conn), bytes, .. }) = self.copies.remove(index) {
+    fn answer_waiting(&mut self, index: u32, status: Status, result: Arc<[u8]>, now: Instant) {
+        if let Some(copy) = self.copies.remove(index)
+            && let Copy { request, conn: Some(conn), bytes, .. } = copy
+        {
+            self.never_ran(&request, &copy.options, now - copy.arrived, Unstarted::RepliedByKey);
             self.answer(conn, request.attempt, bytes, status, result);
         }
     }
@@ -89,15 +92,16 @@ impl<P> Core<P> {
         result: Arc<[u8]>,
     ) {
         self.stats.replied += 1;
-        self.stats.replied_by_key += 1;
         let reply = Reply { attempt, status, executed: true, load: self.load() };
         self.effects.answers.push_back((conn, reply, result, bytes));
     }
 
-    fn refuse_other_use(&mut self, index: u32) {
-        if let Some(Copy { request, conn: Some(conn), bytes, .. }) = self.copies.remove(index) {
+    fn refuse_other_use(&mut self, index: u32, now: Instant) {
+        if let Some(copy) = self.copies.remove(index)
+            && let Copy { request, conn: Some(conn), bytes, .. } = copy
+        {
             self.stats.replied += 1;
-            self.stats.replied_other_use += 1;
+            self.never_ran(&request, &copy.options, now - copy.arrived, Unstarted::RepliedOtherUse);
             let (attempt, load) = (request.attempt, self.load());
             let reply = Reply { attempt, status: Status::BadRequest, executed: false, load };
             self.effects.notices.push_back((conn, Notice::Refused(reply, OTHER_USE), Some(bytes)));

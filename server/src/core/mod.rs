@@ -50,6 +50,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod tombs;
+mod unstarted;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -80,6 +81,7 @@ pub use slots::Adaptive;
 pub use stats::Stats;
 #[cfg(feature = "io")]
 pub(crate) use stats::counters;
+pub use unstarted::{Gone, Unstarted};
 
 /// There are as many client connections as may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -103,6 +105,9 @@ pub struct Core<P> {
     stats: Stats,
     histograms: Histograms,
     effects: Effects,
+    /// Copies that never ran, while somebody wants to know of them.
+    gone: VecDeque<Gone>,
+    watched: bool,
     /// Nothing new is taken on.
     draining: bool,
 }
@@ -150,6 +155,8 @@ impl<P> Core<P> {
                 starts: VecDeque::with_capacity(slots),
                 aborts: VecDeque::with_capacity(slots),
             },
+            gone: VecDeque::new(),
+            watched: false,
             draining: false,
             config,
         })

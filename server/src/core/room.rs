@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{How, Request};
+use bowline_protocol::Request;
 use bowline_time::Instant;
 
 use super::config::MethodRule;
-use super::{Conn, Core};
+use super::{Conn, Core, Unstarted};
 
 /// Why a request is not taken on now.
 pub(super) enum Full {
@@ -44,7 +44,7 @@ impl<P> Core<P> {
         let Err(full) = self.room_in_queue(bytes, false) else { return Ok(()) };
         self.governors[usize::from(class)].full(now);
         if !request.is_extra() && self.room_in_queue(bytes, true).is_ok() {
-            self.displace_extras(bytes);
+            self.displace_extras(bytes, now);
             return Ok(());
         }
         let (victim, why) = self.victim(conn, class, request.is_extra()).ok_or(full)?;
@@ -53,12 +53,7 @@ impl<P> Core<P> {
         {
             return Err(Full::Bytes);
         }
-        match why {
-            Why::Class => self.stats.shed_share += 1,
-            Why::Greedy => self.stats.shed_greedy += 1,
-            Why::Oldest => self.stats.shed_oldest += 1,
-        }
-        self.end_queued(victim, How::Shed, None);
+        self.end_queued(victim, why, None, now);
         Ok(())
     }
 
@@ -119,29 +114,28 @@ impl<P> Core<P> {
         Ok(())
     }
 
-    fn displace_extras(&mut self, bytes: usize) {
+    fn displace_extras(&mut self, bytes: usize, now: Instant) {
         while self.room_in_queue(bytes, false).is_err()
             && let Some(extra) = self.copies.newest_extra()
         {
-            self.stats.shed_displaced += 1;
-            self.end_queued(extra, How::Shed, None);
+            self.end_queued(extra, Unstarted::ShedDisplaced, None, now);
         }
     }
 
     /// The copy that makes room for one of this connection and class, if there is any, and why it
     /// has to. For an extra only another extra does.
-    fn victim(&self, conn: Conn, class: u8, extra: bool) -> Option<(u32, Why)> {
+    fn victim(&self, conn: Conn, class: u8, extra: bool) -> Option<(u32, Unstarted)> {
         if let Some(crowding) = self.crowding_class(class)
             && let newest_first = self.governors[usize::from(crowding)].is_overloaded()
             && let Some(victim) = self.copies.any_of(crowding, newest_first, extra)
         {
-            return Some((victim, Why::Class));
+            return Some((victim, Unstarted::ShedShare));
         }
         let overloaded = self.governors[usize::from(class)].is_overloaded();
         let own = self.copies.clients.waiting(conn.0);
         // Of one more than its own the other would only be ousted in turn.
         if let Some(crowding) = self.copies.clients.crowding(own + 1, overloaded, extra) {
-            return Some((crowding, Why::Greedy));
+            return Some((crowding, Unstarted::ShedGreedy));
         }
         if !overloaded {
             return None;
@@ -151,7 +145,7 @@ impl<P> Core<P> {
             true => self.copies.oldest_extra(class),
             false => self.copies.oldest(class),
         })?;
-        Some((oldest, Why::Oldest))
+        Some((oldest, Unstarted::ShedOldest))
     }
 
     /// The class that has most waiting for its share, if it has more than this one would have with
@@ -165,14 +159,4 @@ impl<P> Core<P> {
         let crowds = waiting(most) * share(class) > (waiting(class) + 1) * share(most);
         (most != class && crowds).then_some(most)
     }
-}
-
-/// Why a copy has to make room.
-enum Why {
-    /// Its class has too many, for its share.
-    Class,
-    /// Its connection has too many.
-    Greedy,
-    /// It has waited longest, under overload.
-    Oldest,
 }

@@ -132,7 +132,7 @@ counters! {
         cancels_sent,
         /// Starts that were told to the client, to be relayed.
         starts_told,
-        /// Cancels that came, from anybody: the sum of the seven that follow.
+        /// Cancels that came, from anybody: the sum of the eight that follow.
         cancels_received,
         /// ... and took a copy from the queue.
         cancels_withdrew,
@@ -142,7 +142,10 @@ counters! {
         cancels_ignored,
         /// ... for a copy that had been asked to stop before.
         cancels_repeated,
-        /// ... from a peer, for a copy that is not here.
+        /// ... from a client, and stopped its request or its reply on the way.
+        cancels_on_the_way,
+        /// ... from a peer, for a copy that is not here. How many of them were early, the tombstones
+        /// tell that their copies ran into.
         cancels_early_or_late,
         /// ... from a client, for a copy that is not here any more.
         cancels_late,
@@ -223,6 +226,7 @@ impl Stats {
             + self.cancels_stopped
             + self.cancels_ignored
             + self.cancels_repeated
+            + self.cancels_on_the_way
             + self.cancels_early_or_late
             + self.cancels_late
             + self.cancels_refused;

@@ -37,7 +37,8 @@ pub struct Limits {
     pub request_bytes: u32,
     /// Bytes of the payloads of requests that are on their way in segments, of all connections. One
     /// connection has at most half of it, or room for one request of the largest size; what it has
-    /// under way is shed once nothing of it came for the link's `dead_after`.
+    /// under way is shed once nothing of it came for the link's `dead_after`. Where there is no room
+    /// for another, those are shed that would take ten times as long in all at their pace so far.
     pub assembly_bytes: usize,
     /// What a connection's client may have under way: requests, and bytes of their payloads. One that
     /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.
@@ -345,7 +346,8 @@ impl Builder {
     }
 
     /// One in so many copies has a `tracing` span (target `bowline::copy`, level info) beside those
-    /// whose caller's trace is sampled; 0: none. Default: 0. Without a subscriber for it no copy has
+    /// whose caller's trace is sampled; 0: none. One that never ran has it when it ends, with the
+    /// counter of that end as its `end`. Default: 0. Without a subscriber for it no copy has
     /// one, which costs nothing.
     #[must_use]
     pub fn spans(mut self, one_in: u32) -> Builder {

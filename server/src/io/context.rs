@@ -43,6 +43,7 @@ pub struct Context {
 struct Facts {
     request: Request,
     options: OptionSet,
+    class: TrafficClass,
     deadline: Instant,
     waited: Duration,
 }
@@ -56,7 +57,7 @@ impl Context {
     pub(super) fn row(&self) -> Row {
         Row {
             method: self.method(),
-            class: self.class(),
+            class: self.facts.class,
             tenant: self.facts.options.label,
             cache: self.token.stops.label_of(self.token.copy),
         }
@@ -242,7 +243,7 @@ impl Stops {
 
     /// A copy starts. Returns what its handler is told of it.
     pub(super) fn begin<P>(self: &Rc<Self>, start: &Start<P>) -> Context {
-        let Start { copy, request, options, deadline, waited, .. } = *start;
+        let Start { copy, request, options, class, deadline, waited, .. } = *start;
         let mut stops = self.0.borrow_mut();
         if stops.len() <= copy.index() {
             stops.resize_with(copy.index() + 1, Stop::default);
@@ -250,7 +251,7 @@ impl Stops {
         let stop = &mut stops[copy.index()];
         stop.copy = Some(copy);
         (stop.why, stop.label) = (None, None);
-        let facts = stop.keep(Facts { request, options, deadline, waited });
+        let facts = stop.keep(Facts { request, options, class, deadline, waited });
         Context { facts, token: CancelToken { copy, stops: self.clone() } }
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
 
-use bowline_protocol::GoodbyeReason;
+use bowline_protocol::{Credit, GoodbyeReason};
 use bowline_runtime::{JoinHandle, metrics, spawn, timeout};
 
 use super::farewell::LAST_WORDS;
@@ -13,7 +13,7 @@ use super::mesh::Cores;
 use super::server::Collected;
 use super::service::Service;
 use super::shell::Shell;
-use super::stats::Snapshot;
+use super::stats::{Snapshot, sum};
 use crate::core::Histograms;
 
 impl<S: Service> Shell<S> {
@@ -67,10 +67,18 @@ pub(super) trait Inside {
 impl<S: Service> Inside for Shell<S> {
     fn snapshot(&self) -> Snapshot {
         let core = self.core.borrow();
+        let (mut credit_left, mut credit_withheld) = <(Credit, Credit)>::default();
+        for connection in self.accepted.borrow().iter().flatten() {
+            let (left, owed) = connection.out.credit();
+            credit_left = sum(credit_left, left);
+            credit_withheld = sum(credit_withheld, owed);
+        }
         Snapshot {
             copies: core.stats(),
             connections: self.io.get(),
             clients: core.connections(),
+            credit_left,
+            credit_withheld,
             mesh_up: self.routes.borrow().len(),
             mesh_kept: self.cores.iter().map(Cores::kept).sum(),
             tombstones: core.tombstones(),

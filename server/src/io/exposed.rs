@@ -139,7 +139,25 @@ impl Page {
         for (name, help, of) in [
             ("slots", "Copies that may run at once", (|c| c.slots.into()) as fn(&Collected) -> u64),
             ("overloaded", "Whether the newest are served first", |c| c.overloaded.into()),
-            ("clients", "Client connections that are open", |c| c.snapshot.clients as u64),
+            ("clients", "Accepted connections that are open, of clients and of peers", |c| {
+                c.snapshot.clients as u64
+            }),
+            ("credit_left_requests", "Requests that clients may still send", |c| {
+                c.snapshot.credit_left.requests
+            }),
+            ("credit_left_bytes", "Bytes of requests that clients may still send", |c| {
+                c.snapshot.credit_left.bytes
+            }),
+            (
+                "credit_withheld_requests",
+                "Ended requests whose clients have not read so far",
+                |c| c.snapshot.credit_withheld.requests,
+            ),
+            (
+                "credit_withheld_bytes",
+                "Bytes of ended requests whose clients have not read so far",
+                |c| c.snapshot.credit_withheld.bytes,
+            ),
             ("mesh_up", "Cores of peers that can be told of starts", |c| c.snapshot.mesh_up as u64),
             ("mesh_kept", "Cores of peers that are dialled", |c| c.snapshot.mesh_kept as u64),
             ("tombstones_live", "Tombstones that wait", |c| c.snapshot.tombstones as u64),
@@ -190,12 +208,14 @@ impl Page {
             ];
             (labels, count)
         };
-        let help = "Copies that were answered by their handlers";
+        let help = "Copies that were answered by their handlers; 256 rows have labels, others are \
+                    in the row of their method and class without";
         let mut family = to.family("calls", help, MetricType::Counter)?;
         for (labels, count) in sum.rows.into_iter().map(named) {
             ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
         }
-        to.counter("calls_without_row", "Calls beyond the rows that are kept apart", sum.others)
+        let help = "Of the calls: with labels for which there was no row any more";
+        to.counter("calls_without_row", help, sum.without_row)
     }
 
     fn times(&self, to: &mut Encoder<'_>, times: &Histograms) -> Result<(), Error> {

@@ -24,6 +24,16 @@ impl Ledger {
         Ledger { granter, queued: backlog as u64, owed: VecDeque::new(), owed_sum }
     }
 
+    /// What the client may still send.
+    pub(super) const fn left(&self) -> Credit {
+        self.granter.left()
+    }
+
+    /// What the ends of requests give back that the kernel does not have yet.
+    pub(super) const fn owed(&self) -> Credit {
+        self.owed_sum
+    }
+
     /// A request came, with so many bytes.
     pub(super) const fn charge(&mut self, bytes: usize) -> Result<(), CreditError> {
         self.granter.on_request(bytes)
@@ -79,9 +89,11 @@ mod tests {
         ledger.owe(60);
         ledger.queue(5);
         assert!(ledger.is_due());
+        assert_eq!(ledger.owed(), Credit { requests: 1, bytes: 60 });
         assert_eq!(ledger.settle(6), None, "a byte of the frame that ends it is not written");
         assert_eq!(ledger.settle(5), Some(Credit { requests: 3, bytes: 160 }));
         assert!(!ledger.is_due());
+        assert_eq!((ledger.owed().requests, ledger.left().bytes), (0, 60));
         assert_eq!(ledger.charge(60), Ok(()));
         assert!(ledger.charge(1).is_err());
     }

@@ -25,6 +25,7 @@ mod handler;
 mod ledger;
 mod mesh;
 pub mod once;
+mod pace;
 mod requests;
 mod routes;
 mod sender;

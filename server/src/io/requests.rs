@@ -19,7 +19,7 @@ use crate::core::Conn;
 
 /// When to ask again after there was no room for a request's payload: about as long as another
 /// payload of the largest size takes to arrive.
-const RETRY_AFTER: Duration = Duration::from_millis(10);
+pub(super) const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
     /// A request came, whole and without options.
@@ -54,10 +54,16 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             core.on_request(conn, *request, &options, first.len(), copy, now());
             return Ok(());
         }
-        let memory = shell.payloads.empty(total);
-        let arrived = shell.assemble(&mut self.assembly.borrow_mut(), |assembly| {
-            assembly.open_request(*request, options, first, memory, now())
-        })?;
+        let open = || {
+            let memory = shell.payloads.empty(total);
+            shell.assemble(&mut self.assembly.borrow_mut(), |assembly| {
+                assembly.open_request(*request, options, first, memory, now())
+            })
+        };
+        let mut arrived = open()?;
+        if matches!(arrived, Arrived::NoRoom) && shell.slow_give_way(total) {
+            arrived = open()?;
+        }
         match arrived {
             Arrived::NoRoom => self.refuse(shell, request.attempt, total),
             arrived => on_arrived(shell, conn, arrived),
@@ -119,6 +125,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
                 CancelReason::TwinStarted { by } => Some(by.n),
                 CancelReason::CallerDone => None,
             };
+            shell.core.borrow_mut().on_cancel_met();
             shell.count(|io| io.requests_withdrawn += 1);
             self.tell_ended(shell, attempt, How::Withdrawn, by, bytes as usize);
             return true;
@@ -127,6 +134,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             return false;
         }
         let Some(bytes) = self.out.cut(attempt) else { return false };
+        shell.core.borrow_mut().on_cancel_met();
         shell.count(|io| io.replies_cut += 1);
         self.tell_ended(shell, attempt, How::Aborted, None, bytes);
         true
@@ -151,7 +159,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         }
     }
 
-    fn tell_ended<S: Service<Reply = R>>(
+    pub(super) fn tell_ended<S: Service<Reply = R>>(
         &self,
         shell: &Rc<Shell<S>>,
         attempt: Attempt,
@@ -175,7 +183,7 @@ fn on_arrived<S: Service>(shell: &Rc<Shell<S>>, conn: Conn, arrived: Arrived<Pay
 impl<S: Service> Shell<S> {
     /// Has something done with a connection's requests that are on their way, within what is left
     /// of the room for those of all connections, and of one connection's share of it.
-    fn assemble<T>(
+    pub(super) fn assemble<T>(
         &self,
         assembly: &mut Assembly<Payload>,
         act: impl FnOnce(&mut Assembly<Payload>) -> T,

@@ -66,6 +66,13 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         self.ledger.replace(Some(Ledger::new(window, self.stream.queued())));
     }
 
+    /// What the other side may still send, and what it gets back as soon as the kernel has the ends
+    /// of its requests. Nothing, if it does not count.
+    pub(super) fn credit(&self) -> (Credit, Credit) {
+        let ledger = self.ledger.borrow();
+        ledger.as_ref().map_or_else(Default::default, |ledger| (ledger.left(), ledger.owed()))
+    }
+
     /// A request came, with so many bytes in all.
     pub(super) fn charge(&self, bytes: usize) -> Result<(), CreditError> {
         self.ledger.borrow_mut().as_mut().map_or(Ok(()), |ledger| ledger.charge(bytes))

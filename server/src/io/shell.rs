@@ -29,7 +29,7 @@ use super::service::Service;
 use super::spans::Spans;
 use super::stats::IoStats;
 use super::tally::Tally;
-use crate::core::{Conn, CopyKey, Core, Effect, TooManyConnections};
+use crate::core::{Conn, CopyKey, Core, Effect, Gone, TooManyConnections};
 
 /// How often it is looked how much is queued for all connections: so much more than may be is queued
 /// as handlers answer in this time.
@@ -62,6 +62,8 @@ pub(super) struct Shell<S: Service> {
     pub(super) routes: RefCell<BTreeMap<Station, Rc<Connection<S::Reply>>>>,
     /// Bytes of the budget for requests on their way that are taken.
     pub(super) assembling: Cell<usize>,
+    /// When it was last looked who sends too slowly.
+    pub(super) paces_looked: Cell<Instant>,
     pub(super) io: Cell<IoStats>,
     /// There is something to decide.
     pub(super) changed: Notify,
@@ -111,6 +113,7 @@ impl<S: Service> Shell<S> {
             accepted: RefCell::default(),
             routes: RefCell::default(),
             assembling: Cell::new(0),
+            paces_looked: Cell::new(Instant::EPOCH),
             io: Cell::default(),
             changed: Notify::new(),
             draining: Cell::new(false),
@@ -122,6 +125,11 @@ impl<S: Service> Shell<S> {
 
     pub(super) fn station(&self) -> Station {
         self.core.borrow().station()
+    }
+
+    /// For how long the other side of a connection may be silent.
+    pub(super) const fn patience(&self) -> Duration {
+        self.link.dead_after
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut IoStats)) {
@@ -184,7 +192,7 @@ impl<S: Service> Shell<S> {
     fn connection(&self, side: Side, stream: TcpStream, link: Link) -> Rc<Connection<S::Reply>> {
         let out = Sender::new(stream, self.limits.outgoing_bytes, self.drained.clone());
         let assembly = Assembly::new(self.limits.request_bytes, 0);
-        Connection::new(side, out, link, assembly.with_patience(self.link.dead_after))
+        Connection::new(side, out, link, assembly.with_patience(self.patience()))
     }
 
     pub(super) fn on_closed(&self, conn: Conn) {
@@ -232,6 +240,7 @@ impl<S: Service> Shell<S> {
     pub(super) fn dispatch(self: &Rc<Self>) {
         {
             let mut core = self.core.borrow_mut();
+            core.watch(self.spans.are_heard());
             core.on_timeout(now());
             core.dispatch(now());
         }
@@ -242,9 +251,17 @@ impl<S: Service> Shell<S> {
                 None => break,
             }
         }
+        while let Some(gone) = self.next_gone() {
+            self.spans.tell(&gone);
+        }
         if self.draining.get() {
             self.drained.notify();
         }
+    }
+
+    /// The next copy that never ran, to be told of while nothing is borrowed.
+    fn next_gone(&self) -> Option<Gone> {
+        self.core.borrow_mut().poll_gone()
     }
 
     fn apply(self: &Rc<Self>, effect: Effect<Payload>) {

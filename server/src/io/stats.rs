@@ -1,5 +1,7 @@
 //! What a server can tell of itself from outside.
 
+use bowline_protocol::Credit;
+
 use crate::core::{Stats, counters};
 
 counters! {
@@ -54,6 +56,8 @@ counters! {
         requests_late,
         /// Requests of which nothing more came, nor of any other of their connection.
         requests_stalled,
+        /// Requests that came in so slowly that they gave way to one for which there was no room.
+        requests_slow,
     }
 }
 
@@ -64,8 +68,13 @@ pub struct Snapshot {
     pub copies: Stats,
     /// Of its connections.
     pub connections: IoStats,
-    /// Client connections that are open.
+    /// Connections that were accepted and are open: of clients, and of peers that hear this core's
+    /// cancels.
     pub clients: usize,
+    /// What clients that count their credit may still send.
+    pub credit_left: Credit,
+    /// What they get back only when they read: the ends of so many requests wait for them.
+    pub credit_withheld: Credit,
     /// Peers' cores that can be told that a copy starts.
     pub mesh_up: usize,
     /// Peers' cores to which this one keeps connections, or tries to.
@@ -82,9 +91,19 @@ impl Snapshot {
             copies: self.copies.plus(&other.copies),
             connections: self.connections.plus(&other.connections),
             clients: self.clients + other.clients,
+            credit_left: sum(self.credit_left, other.credit_left),
+            credit_withheld: sum(self.credit_withheld, other.credit_withheld),
             mesh_up: self.mesh_up + other.mesh_up,
             mesh_kept: self.mesh_kept + other.mesh_kept,
             tombstones: self.tombstones + other.tombstones,
         }
+    }
+}
+
+/// What many clients have together.
+pub(super) const fn sum(one: Credit, other: Credit) -> Credit {
+    Credit {
+        requests: one.requests.saturating_add(other.requests),
+        bytes: one.bytes.saturating_add(other.bytes),
     }
 }

@@ -1,4 +1,7 @@
 //! How many copies were answered, by what tells them apart: a bounded number of rows.
+//!
+//! Methods and classes are the configuration's, and always have rows: so their sums are whole.
+//! Tenants and cache statuses come from outside, and there may be any number of them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,16 +9,16 @@ use std::vec::Vec;
 
 use bowline_protocol::{Label, Method, TrafficClass};
 
-/// So many rows are kept. Tenants and cache statuses come from outside, so there may be any number of
-/// them; what has no row of its own is counted together.
-const ROWS: usize = 256;
+/// So many rows with labels are kept. What has no row of its own is counted in the one of its method
+/// and class that has no labels.
+const LABELLED: usize = 256;
 
 /// What tells answered copies apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Row {
     /// What was asked for.
     pub method: Method,
-    /// Its traffic class, as it said.
+    /// The traffic class that it was served in, of those that there are.
     pub class: TrafficClass,
     /// The request's label: for whom it was.
     pub tenant: Option<Label>,
@@ -23,13 +26,20 @@ pub struct Row {
     pub cache: Option<Label>,
 }
 
-/// The rows of a core, and how many copies had none.
+impl Row {
+    const fn is_labelled(&self) -> bool {
+        self.tenant.is_some() || self.cache.is_some()
+    }
+}
+
+/// The rows of a core, and how many copies found none for their labels.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Rows {
     /// Copies, by row.
     pub rows: BTreeMap<Row, u64>,
-    /// Copies beyond the 256 rows.
-    pub others: u64,
+    /// Of those: copies whose labels came when there were 256 rows with others, and which stand in
+    /// the row of their method and class without labels.
+    pub without_row: u64,
 }
 
 impl Rows {
@@ -38,7 +48,7 @@ impl Rows {
         for (row, count) in &other.rows {
             *self.rows.entry(*row).or_default() += count;
         }
-        self.others += other.others;
+        self.without_row += other.without_row;
     }
 }
 
@@ -50,37 +60,54 @@ pub(super) struct Tally(RefCell<Counts>);
 struct Counts {
     counts: Vec<(Row, u64)>,
     places: BTreeMap<Row, usize>,
+    /// How many of the rows have labels.
+    labelled: usize,
     /// Where the last one was counted: the next one most likely belongs there, too.
     last: usize,
-    others: u64,
+    without_row: u64,
 }
 
 impl Tally {
     /// A copy was answered.
     pub(super) fn count(&self, row: Row) {
-        let mut counts = self.0.borrow_mut();
-        let Counts { counts, places, last, others } = &mut *counts;
-        if counts.get(*last).is_none_or(|(known, _)| *known != row) {
-            match places.get(&row) {
-                Some(place) => *last = *place,
-                None if counts.len() < ROWS => {
-                    *last = counts.len();
-                    places.insert(row, *last);
-                    counts.push((row, 0));
-                }
-                None => {
-                    *others += 1;
-                    return;
-                }
-            }
-        }
-        counts[*last].1 += 1;
+        let counts = &mut *self.0.borrow_mut();
+        let place = counts.place(row).unwrap_or_else(|| {
+            counts.without_row += 1;
+            counts.make(Row { tenant: None, cache: None, ..row })
+        });
+        counts.counts[place].1 += 1;
+        counts.last = place;
     }
 
     /// All rows.
     pub(super) fn rows(&self) -> Rows {
         let counts = self.0.borrow();
-        Rows { rows: counts.counts.iter().copied().collect(), others: counts.others }
+        let rows = counts.counts.iter().copied().collect();
+        Rows { rows, without_row: counts.without_row }
+    }
+}
+
+impl Counts {
+    /// The place of a row; None if it has labels, and no more such rows may be made.
+    fn place(&mut self, row: Row) -> Option<usize> {
+        if self.counts.get(self.last).is_some_and(|(known, _)| *known == row) {
+            return Some(self.last);
+        }
+        if row.is_labelled() && self.labelled == LABELLED {
+            return self.places.get(&row).copied();
+        }
+        Some(self.make(row))
+    }
+
+    /// The place of a row, which is made if need be.
+    fn make(&mut self, row: Row) -> usize {
+        let next = self.counts.len();
+        let place = *self.places.entry(row).or_insert(next);
+        if place == next {
+            self.counts.push((row, 0));
+            self.labelled += usize::from(row.is_labelled());
+        }
+        place
     }
 }
 
@@ -99,16 +126,21 @@ mod tests {
         let tally = Tally::default();
         [1, 1, 2, 1].into_iter().for_each(|tenant| tally.count(row(tenant)));
         let expected = [(row(1), 3), (row(2), 1)];
-        assert_eq!(tally.rows(), Rows { rows: expected.into(), others: 0 });
+        assert_eq!(tally.rows(), Rows { rows: expected.into(), without_row: 0 });
     }
 
     #[test]
-    fn what_comes_from_outside_makes_no_more_rows_than_there_may_be() {
+    fn labels_make_no_more_rows_than_there_may_be_and_take_none_from_the_sums() {
         let tally = Tally::default();
-        (0..2 * ROWS).for_each(|tenant| tally.count(row(tenant)));
+        (0..2 * LABELLED).for_each(|tenant| tally.count(row(tenant)));
         tally.count(row(0));
-        let rows = tally.rows();
-        assert_eq!((rows.rows.len(), rows.others), (ROWS, ROWS as u64));
-        assert_eq!(rows.rows[&row(0)], 2);
+        let other = Row { method: Method(2), ..row(0) };
+        let plain = Row { tenant: None, ..other };
+        [other, plain, other].into_iter().for_each(|row| tally.count(row));
+        let Rows { rows, without_row } = tally.rows();
+        assert_eq!((rows.len(), without_row), (LABELLED + 2, LABELLED as u64 + 2));
+        assert_eq!((rows[&row(0)], rows[&plain]), (2, 3));
+        assert_eq!(rows[&Row { tenant: None, ..row(0) }], LABELLED as u64);
+        assert_eq!(rows.values().sum::<u64>(), 2 * LABELLED as u64 + 4, "no copy is left out");
     }
 }

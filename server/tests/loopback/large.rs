@@ -81,7 +81,9 @@ fn a_reply_that_is_cut_on_its_way_ends_with_one_terminal_frame_and_frees_the_con
     assert_eq!((ended.attempt, ended.how), (request.attempt, How::Aborted));
     assert!(came < 64 << 20, "it was cut");
     assert_eq!(until_echo(&mut client), [], "nothing comes after its end");
-    assert_eq!(server.control().snapshot().connections.replies_cut, 1);
+    let snapshot = server.control().snapshot();
+    assert_eq!(snapshot.connections.replies_cut, 1);
+    assert_eq!(snapshot.copies.cancels_on_the_way, 1);
 }
 
 #[test]
@@ -110,7 +112,10 @@ fn a_request_that_is_taken_back_on_its_way_is_withdrawn_and_the_rest_of_it_skipp
     assert_eq!((ended.attempt, ended.how, ended.by), (plain(1).attempt, How::Withdrawn, None));
     go_on(&mut client, plain(1).attempt, 1 << 20);
     assert_eq!(until_echo(&mut client), []);
-    assert_eq!(server.control().snapshot().connections.requests_withdrawn, 1);
+    let snapshot = server.control().snapshot();
+    assert_eq!(snapshot.connections.requests_withdrawn, 1);
+    assert_eq!((snapshot.copies.cancels_on_the_way, snapshot.copies.cancels_late), (1, 0));
+    assert!(snapshot.copies.reconcile());
 }
 
 #[test]
@@ -192,6 +197,29 @@ fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
     assert_eq!(server.control().snapshot().connections.requests_stalled, 1);
     open(&mut client, plain(2), 1 << 20);
     assert_eq!((until_echo(&mut client), no_room(&server)), (vec![], 0));
+}
+
+/// Each byte is a sign that it is still at it; but a budget is not to be held by that.
+#[test]
+fn who_sends_a_byte_at_a_time_gives_way_to_one_that_needs_the_room() {
+    let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let (mut slow, mut other) = (client(server.address()), client(server.address()));
+    let request = Request { remaining: Duration::from_secs(3600), ..plain(1) };
+    open(&mut slow, request, 1 << 20);
+    let (mut offset, mut came) = (1000, until_echo(&mut slow));
+    eventually("it gives way", || {
+        let segment = Segment { attempt: request.attempt, of: PayloadOf::Request, offset };
+        slow.send(&Frame::Segment(segment, b"x"));
+        offset += 1;
+        came.extend(until_echo(&mut slow));
+        open(&mut other, plain(u64::from(offset)), 1 << 20);
+        until_echo(&mut other).is_empty()
+    });
+    came.extend(until_echo(&mut slow));
+    let [Came::Ended(ended)] = &came[..] else { panic!("{came:?}") };
+    assert_eq!((ended.attempt, ended.how), (request.attempt, How::Shed));
+    assert_eq!(server.control().snapshot().connections.requests_slow, 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use bowline_protocol::{
     Attempt, Cause, ClientId, Credit, Features, Frame, Hello, HelloAck, Inbox, Method, Ping,
     ReplicaId, Request, Seq, Station, Status, Takes, codec,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::PATIENCE;
 use crate::service::ECHO;
@@ -88,7 +88,9 @@ impl Peer {
     pub(crate) fn introduce(&mut self, hello: &Hello, obeys_cancels: bool) {
         self.send(&Frame::Hello(hello.clone()));
         self.send(&Frame::HelloAck(HelloAck { obeys_cancels, grant: None }));
+        let end = Instant::now() + PATIENCE;
         while self.ack.is_none() {
+            assert!(Instant::now() < end, "it never said hello");
             assert!(self.read(), "closed before it said hello: {:?}", self.came);
         }
     }
@@ -113,11 +115,17 @@ impl Peer {
     }
 
     /// The next frame that concerns calls, or the end.
+    ///
+    /// # Panics
+    ///
+    /// If none comes in the end, though pings may.
     pub(crate) fn next(&mut self) -> Came {
+        let end = Instant::now() + PATIENCE;
         loop {
             if let Some(came) = self.came.pop_front() {
                 return came;
             }
+            assert!(Instant::now() < end, "nothing came that concerns calls");
             if !self.read() {
                 return Came::Closed;
             }

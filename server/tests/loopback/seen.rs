@@ -4,15 +4,22 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 
-use bowline_protocol::{Frame, Label, OptionSet, TraceContext, TrafficClass};
+use bowline_protocol::{
+    Cancel, CancelReason, Credit, Features, Frame, How, Label, LinkConfig, OptionSet, Takes,
+    TraceContext, TrafficClass,
+};
 use bowline_runtime::exposition::fetch;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use bowline_server::io::Limits;
+
 use crate::peer::{Peer, calling, plain};
-use crate::service::{ECHO, FAIL, HOLD, Hands};
+use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands};
+use crate::{PATIENCE, eventually};
 
 /// The value of the sample of this name that has all these labels.
 fn value(page: &str, name: &str, labels: &[&str]) -> f64 {
@@ -59,6 +66,40 @@ fn a_page_tells_calls_ends_times_and_the_loop() {
     }
     assert_eq!(server.control().histograms().unwrap().methods[0].service.len(), 3);
     hands.open();
+}
+
+#[test]
+fn a_page_tells_what_credit_is_left_and_what_waits_for_its_clients_to_read() {
+    let credit = Credit { requests: 8, bytes: 4 << 20 };
+    let limits = Limits { credit, outgoing_bytes: 256 << 20, ..Limits::default() };
+    let link = LinkConfig { dead_after: PATIENCE, ..LinkConfig::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits).link(link));
+    let of = |name: &str| value(&server.control().page(), name, &["core=\"0\""]);
+    let takes = Takes { frame: 64 << 20, payload: 64 << 20 };
+    let mut client = Peer::client_taking(takes, Features::CREDIT, server.address());
+    assert_eq!(of("bowline_credit_left_requests"), 8.0);
+    assert_eq!(of("bowline_credit_left_bytes"), (4 << 20) as f64);
+    // More than the socket buffers of both sides hold, and nobody reads.
+    client.request(calling(BLOW, 1), &(32_u32 << 20).to_le_bytes());
+    eventually("its end waits for the client", || of("bowline_credit_withheld_requests") == 1.0);
+    assert_eq!(of("bowline_credit_withheld_bytes"), 4.0);
+    assert_eq!(of("bowline_credit_left_requests"), 7.0);
+    assert_eq!(of("bowline_clients"), 1.0);
+}
+
+#[test]
+fn calls_count_in_the_class_that_they_were_served_in() {
+    let server = Hands::default().serve_with(|builder| builder.shares([3, 1]));
+    let mut client = Peer::client_with_options(server.address());
+    for (seq, class) in [(1, 1), (2, 0), (3, 9), (4, 200)] {
+        let options = OptionSet { class: Some(TrafficClass(class)), ..OptionSet::NONE };
+        client.send(&Frame::RequestWith(plain(seq), options.to_bytes().as_options(), b""));
+        client.reply();
+    }
+    let page = server.control().page();
+    let calls = |class| value(&page, "bowline_calls_total", &[class, "method=\"echo\""]);
+    assert_eq!((calls("class=\"0\""), calls("class=\"1\"")), (3.0, 1.0));
+    assert!(!page.contains("class=\"9\"") && !page.contains("class=\"200\""));
 }
 
 #[test]
@@ -132,7 +173,8 @@ fn copies_whose_trace_is_sampled_have_a_span_with_their_end_and_others_have_none
     static EAR: LazyLock<Ear> = LazyLock::new(Ear::default);
     let ear: &'static Ear = &EAR;
     tracing::subscriber::set_global_default(ear).unwrap();
-    let server = Hands::default().serve();
+    let hands = Hands::default();
+    let server = hands.serve();
     let mut client = Peer::client_with_options(server.address());
     for (seq, method, flags) in [(7001, ECHO, 1), (7002, ECHO, 0), (7003, FAIL, 1)] {
         let trace = Some(TraceContext { trace: [0xab; 16], parent: [2; 8], flags });
@@ -142,6 +184,28 @@ fn copies_whose_trace_is_sampled_have_a_span_with_their_end_and_others_have_none
     }
     client.request(plain(7004), b"");
     client.reply();
+    // Four run, and one behind them waits until its caller is done.
+    let sampled = Some(TraceContext { trace: [0xab; 16], parent: [2; 8], flags: 1 });
+    let sampled = OptionSet { trace: sampled, ..OptionSet::NONE }.to_bytes();
+    for seq in 7010..7014 {
+        client.request(calling(HOLD, seq), b"");
+    }
+    client.send(&Frame::RequestWith(plain(7020), sampled.as_options(), b""));
+    client.request(plain(7021), b"");
+    hands.await_started(8);
+    for seq in [7020, 7021] {
+        let (reason, lifetime) = (CancelReason::CallerDone, Duration::ZERO);
+        client.send(&Frame::Cancel(Cancel { attempt: plain(seq).attempt, reason, lifetime }));
+        assert_eq!(client.ended().how, How::Withdrawn);
+    }
+    // Its span is told in the turn of its end: one that is answered later comes after it.
+    hands.open();
+    (0..4).for_each(|_| _ = client.reply());
+    let [span] = &ear.heard("seq=7020 ")[..] else { panic!("one span for one that never ran") };
+    for part in ["waited_us=", "trace=00-abab", "end=\"withdrawn_by_caller\""] {
+        assert!(span.contains(part), "no {part} in {span}");
+    }
+    assert!(ear.heard("seq=7021 ").is_empty());
     for (seq, end) in [(7001, "end=Ok"), (7003, "end=App(7)")] {
         let [span] = &ear.heard(&format!("seq={seq} "))[..] else { panic!("one span for {seq}") };
         for part in ["client=9 ", "attempt=0 ", "waited_us=", "trace=00-abab", end] {

@@ -1,5 +1,6 @@
 //! Every copy ends once, and is told of once, where it came from.
 
+use super::super::{Gone, Stats};
 use super::*;
 
 #[test]
@@ -124,4 +125,51 @@ fn a_handler_that_could_make_nothing_of_the_request_was_started() {
     let copy = bench.start(plain(1));
     let (_, reply, _) = bench.core.on_finished(copy, Status::BadRequest, &[], bench.now).unwrap();
     assert_eq!((reply.status, reply.executed), (Status::BadRequest, true));
+}
+
+#[test]
+fn who_watches_is_told_of_each_copy_that_never_ran_and_why() {
+    let mut bench = Bench::meshed();
+    bench.core.watch(true);
+    bench.start(plain(1));
+    bench.request(plain(2));
+    bench.request(secondary(3));
+    bench.request(Request { remaining: ms(5), ..plain(4) });
+    let other = bench.core.on_opened().unwrap();
+    bench.request_on(other, plain(5));
+    bench.turn();
+    bench.now += ms(2);
+    bench.client(caller_done(plain(2)));
+    bench.mesh(twin_of(secondary(3)));
+    bench.core.on_closed(other, bench.now);
+    bench.pass(ms(3));
+    bench.mesh(twin_of(secondary(6)));
+    bench.request(secondary(6));
+    let mut told = Vec::new();
+    while let Some(Gone { request, waited, why, .. }) = bench.core.poll_gone() {
+        told.push((request.attempt.seq.0, waited, why.name()));
+    }
+    let expected = [
+        (2, ms(2), "withdrawn_by_caller"),
+        (3, ms(2), "withdrawn_by_twin"),
+        (5, ms(2), "dropped_queued"),
+        (4, ms(5), "shed_expired"),
+        (6, ms(0), "withdrawn_by_tombstone"),
+    ];
+    assert_eq!(told, expected);
+    let stats = bench.core.stats();
+    for (_, _, why) in expected {
+        let place = Stats::NAMES.iter().position(|name| *name == why).unwrap();
+        assert_eq!(stats.values()[place], 1, "{why}");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_copies_that_nobody_watches() {
+    let mut bench = Bench::new();
+    bench.start(plain(1));
+    bench.request(plain(2));
+    bench.turn();
+    bench.client(caller_done(plain(2)));
+    assert!(bench.core.poll_gone().is_none());
 }
