@@ -124,7 +124,7 @@ fn launch(args: &CompareArgs, set: &DataSet, interrupt: &Interrupt) -> Result<Cl
     make_files(&files, set, &args.data, interrupt)?;
     let mut launches = 1;
     loop {
-        match Cluster::launch(REPLICAS, |n| replica(&program, args, n, &files[n])) {
+        match Cluster::launch(REPLICAS, !args.no_mesh, |n| replica(&program, args, n, &files[n])) {
             Err(LaunchError::NotReady { .. }) if launches < LAUNCHES => launches += 1,
             launched => {
                 let cluster = launched?;

@@ -20,6 +20,9 @@ pub fn of_compare(args: &CompareArgs, clock: clock::Source) -> Parameters {
     list.push(("rounds".into(), args.rounds.to_string()));
     list.extend(of_policies(&args.policy));
     let replicas = match args.replicas.as_slice() {
+        [] if args.no_mesh => {
+            "processes of their own on loopback, without links to each other".into()
+        }
         [] => "processes of their own on loopback".to_owned(),
         given => given.join(", "),
     };

@@ -74,7 +74,8 @@ pub struct Session {
     pub live: Live,
     /// What the client's clock is made of.
     pub clock: clock::Source,
-    one_way: Duration,
+    /// How long a cancel takes from one replica to another.
+    cancel_delay: Duration,
 }
 
 /// What a session is made of.
@@ -102,10 +103,11 @@ impl Session {
     /// A replica is not there, or holds other data.
     pub fn begin(runtime: Runtime, setting: Setting<'_>) -> Result<Self, FrontendError> {
         let Setting { addresses, cluster, policies, args, load, set, interrupt } = setting;
-        let (frontend, notes, one_way, clock) = runtime.block_on(async {
+        let (frontend, notes, cancel_delay, clock) = runtime.block_on(async {
             let frontend = Frontend::connect(addresses, policies, args, load.seed).await?;
             let mut notes = Vec::new();
-            if !frontend.mesh_is_up().await? {
+            let mesh = frontend.mesh_is_up().await?;
+            if !mesh {
                 notes.push(
                     "The replicas have no links to each other (see 'bowline serve --peer'): the \
                      client relays cancels, which takes longer."
@@ -113,15 +115,17 @@ impl Session {
                 );
             }
             notes.extend(data_notes(&frontend, &frontend.figures().await?, &set)?);
-            let one_way = frontend.one_way().await;
-            Ok::<_, FrontendError>((frontend, notes, one_way, clock::source()))
+            // A relayed one travels twice as far.
+            let ways = if mesh { 1 } else { 2 };
+            let cancel_delay = frontend.one_way().await * ways;
+            Ok::<_, FrontendError>((frontend, notes, cancel_delay, clock::source()))
         })?;
         let deadline = load.deadline;
         let served = Served::default();
         let failures = Failures::default();
         let live =
             Live { runtime, frontend, cluster, set, deadline, interrupt, served, failures, notes };
-        Ok(Session { live, clock, one_way })
+        Ok(Session { live, clock, cancel_delay })
     }
 
     /// Warms every policy up, and runs the course; what each measured.
@@ -165,7 +169,7 @@ impl Session {
     /// How long reads ran and cancels took, for the verdict on ties.
     pub fn regime(&self) -> Option<Regime> {
         let service = self.live.served.service_mean()?;
-        Some(Regime { service, cancel_delay: self.one_way })
+        Some(Regime { service, cancel_delay: self.cancel_delay })
     }
 }
 

@@ -137,7 +137,7 @@ fn start(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<Running
         Limits { slots: how.slots.get(), queue_requests: how.queue.get(), ..Limits::default() };
     let peers = config.peers.iter().map(|&(replica, address)| (ReplicaId(replica), address));
     let mut builder = Server::builder();
-    if let Some(address) = args.metrics {
+    if let Some(address) = config.metrics {
         builder = builder.metrics(address);
     }
     let running = builder

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
+use toml::Spanned;
 
 use crate::cli::ServeArgs;
 
@@ -24,6 +25,8 @@ pub struct ServeConfig {
     pub replica: u16,
     /// Its data file.
     pub file: PathBuf,
+    /// Where it tells what it does.
+    pub metrics: Option<SocketAddr>,
     /// The other replicas, by number.
     pub peers: Vec<(u16, SocketAddr)>,
 }
@@ -40,17 +43,25 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is not what it has to be.
-    #[error("{path}: {why}")]
+    #[error("{path}: {}{why}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and in which line.
+        /// Where, from 1, if it is one place.
+        line: Option<usize>,
+        /// What is wrong.
         why: String,
     },
     /// A peer is not given as `N=HOST:PORT`.
     #[error("--peer {given:?} is not of the form N=HOST:PORT, such as 1=10.0.0.2:7000")]
     Peer {
         /// What was given.
+        given: String,
+    },
+    /// What a peer is called in a file is no number.
+    #[error("peer {given:?} is not the number of a replica, such as 1 = \"10.0.0.2:7000\"")]
+    Number {
+        /// What it is called.
         given: String,
     },
     /// A host or an address that leads nowhere.
@@ -75,11 +86,20 @@ pub enum ConfigError {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    listen: Option<SocketAddr>,
+    listen: Option<Spanned<String>>,
     replica: Option<u16>,
     file: Option<PathBuf>,
     #[serde(default)]
-    peers: BTreeMap<String, String>,
+    peers: BTreeMap<String, Spanned<String>>,
+}
+
+/// What the file says, with its names resolved.
+#[derive(Debug, Default)]
+struct Said {
+    listen: Option<SocketAddr>,
+    replica: Option<u16>,
+    file: Option<PathBuf>,
+    peers: Vec<(u16, SocketAddr)>,
 }
 
 impl ServeConfig {
@@ -88,16 +108,20 @@ impl ServeConfig {
     /// # Errors
     /// [`ConfigError`], which names the option or the file.
     pub fn from_args(args: &ServeArgs) -> Result<Self, ConfigError> {
-        let file = args.config.as_deref().map_or_else(|| Ok(File::default()), read)?;
+        let file = args.config.as_deref().map_or_else(|| Ok(Said::default()), read)?;
         let replica = args.replica.or(file.replica).unwrap_or(0);
         let default_file = || Path::new(DEFAULT_DATA).join(format!("replica-{replica}.dat"));
-        let listen = args.listen.or(file.listen).map_or_else(|| resolve(DEFAULT_LISTEN), Ok)?;
+        let listen = match (&args.listen, file.listen) {
+            (Some(given), _) => resolve(given)?,
+            (None, Some(listen)) => listen,
+            (None, None) => resolve(DEFAULT_LISTEN)?,
+        };
+        let metrics = args.metrics.as_deref().map(resolve).transpose()?;
 
         // Peers by option replace those of the file: half of one list and half of another is
         // what nobody means.
         let peers = if args.peers.is_empty() {
-            let named = file.peers.iter().map(|(n, address)| peer(&format!("{n}={address}")));
-            named.collect::<Result<Vec<_>, _>>()?
+            file.peers
         } else {
             args.peers.iter().map(|given| peer(given)).collect::<Result<Vec<_>, _>>()?
         };
@@ -107,7 +131,7 @@ impl ServeConfig {
             return Err(ConfigError::Duplicate { replica: pair[0] });
         }
         let file = args.file.clone().or(file.file).unwrap_or_else(default_file);
-        Ok(ServeConfig { listen, replica, file, peers })
+        Ok(ServeConfig { listen, replica, file, metrics, peers })
     }
 }
 
@@ -121,22 +145,30 @@ pub fn resolve(address: &str) -> Result<SocketAddr, ConfigError> {
     found.next().ok_or_else(|| unresolved("the name has no address".into()))
 }
 
-fn read(path: &Path) -> Result<File, ConfigError> {
+fn read(path: &Path) -> Result<Said, ConfigError> {
     let text = fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-    toml::from_str(&text).map_err(|error| ConfigError::Malformed {
-        path: path.to_owned(),
-        why: locate(&text, &error),
-    })
-}
-
-/// The parser's message on one line, with the line of the file that it is about.
-fn locate(text: &str, error: &toml::de::Error) -> String {
-    let message = error.message();
-    match error.span().and_then(|span| text.get(..span.start)) {
-        Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
-        None => message.to_owned(),
-    }
+    // What is wrong, on one line, and where in the file that stands.
+    let malformed = |at: Option<usize>, why: String| {
+        let before = at.and_then(|at| text.get(..at));
+        let line = before.map(|before| before.matches('\n').count() + 1);
+        ConfigError::Malformed { path: path.to_owned(), line, why }
+    };
+    let File { listen, replica, file, peers } = toml::from_str(&text).map_err(|error| {
+        malformed(error.span().map(|span| span.start), error.message().to_owned())
+    })?;
+    let at = |given: &Spanned<String>, error: ConfigError| {
+        malformed(Some(given.span().start), error.to_string())
+    };
+    let address =
+        |given: &Spanned<String>| resolve(given.get_ref()).map_err(|error| at(given, error));
+    let peer = |(number, given): (&String, &Spanned<String>)| {
+        let unnumbered = |_| at(given, ConfigError::Number { given: number.clone() });
+        Ok((number.parse().map_err(unnumbered)?, address(given)?))
+    };
+    let peers = peers.iter().map(peer).collect::<Result<_, ConfigError>>()?;
+    let listen = listen.as_ref().map(address).transpose()?;
+    Ok(Said { listen, replica, file, peers })
 }
 
 fn peer(given: &str) -> Result<(u16, SocketAddr), ConfigError> {
@@ -199,6 +231,30 @@ mod tests {
             with_file("replica = 1\nlisten_on = \"x\"\n", "").expect_err("bad").to_string();
         assert!(message.contains("line 2") && message.contains("listen_on"), "{message}");
         assert!(!message.contains('\n'), "{message}");
+    }
+
+    #[test]
+    fn a_bad_address_of_a_file_is_named_with_its_line_and_an_example() {
+        for (text, line, named) in [
+            ("replica = 1\nlisten = \"nowhere\"\n", "line 2: ", "\"nowhere\""),
+            ("[peers]\n0 = \"10.0.0.1:7000\"\n\n2 = \"10.0.0.3\"\n", "line 4: ", "\"10.0.0.3\""),
+            ("[peers]\ntwo = \"10.0.0.3:7000\"\n", "line 2: ", "\"two\""),
+            ("listen = 7000\n", "line 1: ", "string"),
+        ] {
+            let message = with_file(text, "").expect_err("bad").to_string();
+            assert!(message.contains("replica.toml: ") && message.contains(line), "{message}");
+            assert!(message.contains(named) && !message.contains('\n'), "{message}");
+        }
+    }
+
+    #[test]
+    fn hosts_may_be_given_by_name() {
+        let line = "b serve --listen localhost:7300 --metrics localhost:7301";
+        let config = ServeConfig::from_args(&args(line)).expect("this host has a name");
+        assert!(config.listen.ip().is_loopback() && config.listen.port() == 7300);
+        assert_eq!(config.metrics.map(|address| address.port()), Some(7301));
+        let config = with_file("listen = \"localhost:7400\"\n", "").expect("as in a file");
+        assert_eq!(config.listen.port(), 7400);
     }
 
     #[test]

@@ -2,19 +2,20 @@
 
 mod page;
 
-use core::fmt::{self, Write};
+use core::fmt;
 use core::time::Duration;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::thread;
+use std::time::Instant;
 
 use bowline_runtime::exposition;
 use thiserror::Error;
 
 use self::page::{Page, PageError};
 use crate::cli::StatArgs;
-use crate::output::print;
 use crate::serve_config::{ConfigError, resolve};
+use crate::units::show_duration;
 
 /// Nobody reads faster, and a server has better things to do.
 const MIN_EVERY: Duration = Duration::from_millis(100);
@@ -60,21 +61,42 @@ pub enum StatError {
 /// [`StatError`]
 pub fn run(args: &StatArgs) -> Result<(), StatError> {
     let address = resolve(host_and_port(&args.address))?;
-    let clear = if io::stdout().is_terminal() && !args.once { "\x1b[H\x1b[2J" } else { "" };
-    let mut before = None;
+    let mut output = io::stdout().lock();
+    let in_place = output.is_terminal() && !args.once;
+    let look = || Ok((fetch(address)?, Instant::now()));
+    let wait = || {
+        if !args.once {
+            thread::sleep(args.every.max(MIN_EVERY));
+        }
+        !args.once
+    };
+    show(&mut output, address, in_place, look, wait)
+}
+
+/// Shows one page after the other as they come, each in the place of the one before or below it,
+/// until there is to be none any more or nobody looks.
+fn show(
+    output: &mut impl Write,
+    address: SocketAddr,
+    in_place: bool,
+    mut look: impl FnMut() -> Result<(Page, Instant), StatError>,
+    mut wait: impl FnMut() -> bool,
+) -> Result<(), StatError> {
+    let clear = if in_place { "\x1b[H\x1b[2J" } else { "" };
+    let mut last: Option<(Page, Instant)> = None;
     loop {
-        let page = fetch(address)?;
-        let screen = Screen { address, now: &page, before: before.as_ref(), every: args.every };
-        match print(format_args!("{clear}{screen}")) {
+        let (now, at) = look()?;
+        let before = last.as_ref().map(|(page, then)| (page, at - *then));
+        let screen = Screen { address, now: &now, before };
+        match writeln!(output, "{clear}{screen}").and_then(|()| output.flush()) {
             // Whoever looked has seen enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             said => said.map_err(StatError::Output)?,
         }
-        if args.once {
+        if !wait() {
             return Ok(());
         }
-        before = Some(page);
-        thread::sleep(args.every.max(MIN_EVERY));
+        last = Some((now, at));
     }
 }
 
@@ -97,21 +119,21 @@ fn fetch(address: SocketAddr) -> Result<Page, StatError> {
 struct Screen<'a> {
     address: SocketAddr,
     now: &'a Page,
-    before: Option<&'a Page>,
-    every: Duration,
+    /// The page before, and how long ago that was.
+    before: Option<(&'a Page, Duration)>,
 }
 
 impl Screen<'_> {
     /// How much a counter went up.
     fn rise(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let before = self.before.map_or(0.0, |page| page.sum(name, labels));
+        let before = self.before.map_or(0.0, |(page, _)| page.sum(name, labels));
         (self.now.sum(name, labels) - before).max(0.0)
     }
 
     /// A rise, by the second where there is an interval.
     fn rate(&self, rise: f64) -> String {
         match self.before {
-            Some(_) => format!("{:.0}/s", rise / self.every.as_secs_f64()),
+            Some((_, ago)) => format!("{:.0}/s", rise / ago.as_secs_f64().max(1e-3)),
             None => format!("{rise:.0}"),
         }
     }
@@ -119,7 +141,7 @@ impl Screen<'_> {
     /// The upper bound of the bucket that a share of the times is in.
     fn quantile(&self, name: &str, method: &str, share: f64) -> String {
         let mut buckets = self.now.buckets(name, method);
-        if let Some(before) = self.before {
+        if let Some((before, _)) = self.before {
             let before = before.buckets(name, method);
             buckets.iter_mut().zip(before).for_each(|(now, before)| now.1 -= before.1);
         }
@@ -136,15 +158,12 @@ impl Screen<'_> {
 
     /// The values of a label that went up, with their rates.
     fn risen(&self, family: &str, label: &str) -> String {
-        let mut line = String::new();
-        for value in self.now.values_of(family, label) {
-            let rise = self.rise(family, &[(label, &value)]);
-            if rise > 0.0 {
-                let sep = if line.is_empty() { "" } else { ", " };
-                let _ = write!(line, "{sep}{value} {}", self.rate(rise));
-            }
-        }
-        if line.is_empty() { "none".to_owned() } else { line }
+        let values = self.now.values_of(family, label).into_iter();
+        let rises = values.map(|value| (self.rise(family, &[(label, &value)]), value));
+        let risen = rises.filter(|(rise, _)| *rise > 0.0);
+        let said: Vec<String> =
+            risen.map(|(rise, value)| format!("{value} {}", self.rate(rise))).collect();
+        if said.is_empty() { "none".to_owned() } else { said.join(", ") }
     }
 
     fn gauge(&self, name: &str) -> f64 {
@@ -157,7 +176,7 @@ impl fmt::Display for Screen<'_> {
         let replica = self.now.common("replica");
         let zone = self.now.common("zone");
         let span = match self.before {
-            Some(_) => format!("in the last {:?}", self.every),
+            Some((_, ago)) => format!("in the last {}", show_duration(ago)),
             None => "since it started".to_owned(),
         };
         write!(f, "{}: replica {replica}", self.address)?;
@@ -216,5 +235,92 @@ impl fmt::Display for Screen<'_> {
             writeln!(f, "{}", if overloaded { ", overloaded: newest first" } else { "" })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(started: u64, waited: u64) -> Page {
+        let text = format!(
+            "bowline_copies_started_total{{replica=\"3\",zone=\"a\"}} {started}\n\
+             bowline_slots{{core=\"0\"}} 8\n\
+             bowline_service_seconds_count{{method=\"read\"}} {started}\n\
+             bowline_queue_wait_seconds_bucket{{method=\"read\",le=\"0.001\"}} 100\n\
+             bowline_queue_wait_seconds_bucket{{method=\"read\",le=\"0.01\"}} {waited}\n\
+             bowline_queue_wait_seconds_bucket{{method=\"read\",le=\"+Inf\"}} {waited}\n# EOF\n"
+        );
+        Page::parse(&text).expect("a page")
+    }
+
+    /// Takes so many screens, and then nobody reads any more.
+    struct Reader {
+        screens: Vec<String>,
+        most: usize,
+    }
+
+    impl Write for Reader {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let text = String::from_utf8_lossy(bytes);
+            self.screens.last_mut().expect("one is begun").push_str(&text);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.screens.push(String::new());
+            if self.screens.len() > self.most {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Ok(())
+        }
+    }
+
+    /// The screens of pages that are two seconds apart.
+    fn screens(in_place: bool, most: usize, mut again: impl FnMut() -> bool) -> Vec<String> {
+        let mut reader = Reader { screens: vec![String::new()], most };
+        let address = SocketAddr::from(([127, 0, 0, 1], 9100));
+        let (begun, mut looks) = (Instant::now(), 0);
+        let look = || {
+            looks += 1;
+            // 100 copies before the first look, which waited for less than 1 ms, then 1000 each
+            // time, which waited longer.
+            let started = 1000 * u64::from(looks) - 900;
+            Ok((page(started, started), begun + Duration::from_secs(2) * looks))
+        };
+        show(&mut reader, address, in_place, look, &mut again).expect("shown");
+        reader.screens.pop();
+        reader.screens
+    }
+
+    #[test]
+    fn each_screen_tells_what_happened_since_the_one_before() {
+        let mut left = 2;
+        let screens = screens(false, usize::MAX, || {
+            left -= 1;
+            left > 0
+        });
+        let [first, second] = &screens[..] else { panic!("{screens:?}") };
+        assert!(first.contains("replica 3 in zone a, since it started"), "{first}");
+        assert!(first.contains("100 started") && first.contains("of 8 slots"), "{first}");
+        assert!(first.lines().any(|line| line.starts_with("read") && line.contains("<1ms")));
+        assert!(
+            second.contains("in the last 2.00 s") && second.contains("500/s started"),
+            "{second}"
+        );
+        assert!(second.lines().any(|line| line.starts_with("read") && line.contains("<10ms")));
+    }
+
+    #[test]
+    fn on_a_terminal_each_screen_takes_the_place_of_the_one_before() {
+        for (in_place, clears) in [(true, true), (false, false)] {
+            let screens = screens(in_place, 2, || true);
+            assert!(screens.iter().all(|screen| screen.starts_with("\x1b[H\x1b[2J") == clears));
+        }
+    }
+
+    #[test]
+    fn it_ends_when_nobody_looks_any_more() {
+        assert_eq!(screens(false, 3, || true).len(), 3);
     }
 }

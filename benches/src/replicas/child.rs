@@ -89,6 +89,11 @@ mod tests {
     }
 
     #[test]
+    fn a_child_may_have_no_peers() {
+        assert_eq!(wait_for_peers(&mut peers_line(&[]).as_bytes()).expect("a list"), []);
+    }
+
+    #[test]
     fn the_end_of_input_is_no_list_of_peers() {
         assert!(wait_for_peers(&mut &b""[..]).is_err());
         assert!(wait_for_peers(&mut &b"peers 0=nowhere\n"[..]).is_err());

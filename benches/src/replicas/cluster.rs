@@ -67,7 +67,8 @@ struct Process {
 }
 
 impl Cluster {
-    /// Starts `count` replicas and tells each where all of them listen.
+    /// Starts `count` replicas and tells each where all of them listen; without a mesh, none of any
+    /// other.
     ///
     /// `command` makes the command of a replica by its number; its program has to say
     /// [`send_ready`](super::send_ready), hear [`wait_for_peers`](super::wait_for_peers), and say
@@ -78,6 +79,7 @@ impl Cluster {
     /// [`LaunchError`]; replicas that had come up are ended.
     pub fn launch(
         count: usize,
+        mesh: bool,
         command: impl Fn(usize) -> Command,
     ) -> Result<Cluster, LaunchError> {
         let started = (0..count).map(|number| Process::start(command(number), number));
@@ -87,7 +89,7 @@ impl Cluster {
             replicas.push(Replica::ready(process, number)?);
         }
         let addresses: Vec<SocketAddr> = replicas.iter().map(|r: &Replica| r.address).collect();
-        let peers = peers_line(&addresses);
+        let peers = peers_line(if mesh { &addresses } else { &[] });
         for (number, replica) in replicas.iter().enumerate() {
             replica.process().tell(&peers).map_err(|error| LaunchError::NotReady {
                 replica: number,
@@ -279,17 +281,22 @@ mod tests {
 
     #[test]
     fn replicas_come_up_and_say_where() {
-        let cluster = Cluster::launch(3, shell(REPLICA)).expect("a shell");
+        let cluster = Cluster::launch(3, true, shell(REPLICA)).expect("a shell");
         let ports: Vec<u16> = cluster.addresses().iter().map(SocketAddr::port).collect();
         assert_eq!(ports, [7000, 7001, 7002]);
         assert!(cluster.ended().is_empty());
     }
 
     #[test]
-    fn replicas_hear_of_each_other() {
+    fn replicas_hear_of_each_other_where_there_is_a_mesh() {
+        heard_by_each(true, "peers 0=127.0.0.1:7000 1=127.0.0.1:7001\n");
+        heard_by_each(false, "peers\n");
+    }
+
+    fn heard_by_each(mesh: bool, expected: &str) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let heard = folder.path().join("heard");
-        let cluster = Cluster::launch(2, |number| {
+        let cluster = Cluster::launch(2, mesh, |number| {
             let mut command = shell(
                 "echo ready 127.0.0.1:$((7000 + $1)); read peers; echo $peers > \"$HEARD.$1\"; echo serving",
             )(number);
@@ -300,13 +307,13 @@ mod tests {
         cluster.stop();
         for number in 0..2 {
             let line = std::fs::read_to_string(heard.with_extension(number.to_string()));
-            assert_eq!(line.expect("written"), "peers 0=127.0.0.1:7000 1=127.0.0.1:7001\n");
+            assert_eq!(line.expect("written"), expected);
         }
     }
 
     #[test]
     fn a_stopped_replica_dies_with_its_cluster() {
-        let cluster = Cluster::launch(1, shell(DEAF)).expect("a shell");
+        let cluster = Cluster::launch(1, true, shell(DEAF)).expect("a shell");
         let pid = pid(&cluster, 0);
         cluster.pause(0).expect("it runs");
         await_stopped(pid);
@@ -316,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_panic_leaves_no_replica_behind() {
-        let cluster = Cluster::launch(2, shell(DEAF)).expect("a shell");
+        let cluster = Cluster::launch(2, true, shell(DEAF)).expect("a shell");
         let pids = [pid(&cluster, 0), pid(&cluster, 1)];
         let result = catch_unwind(AssertUnwindSafe(move || {
             cluster.pause(1).expect("it runs");
@@ -330,7 +337,7 @@ mod tests {
     fn replicas_end_by_themselves_when_asked_even_if_stopped() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let done = folder.path().join("done");
-        let cluster = Cluster::launch(1, |number| {
+        let cluster = Cluster::launch(1, true, |number| {
             let mut command = shell(
                 "echo ready 127.0.0.1:7000; read peers; echo serving; cat > /dev/null; echo done > \"$DONE\"",
             )(number);
@@ -346,17 +353,19 @@ mod tests {
 
     #[test]
     fn a_replica_that_ends_at_once_is_named_with_its_status() {
-        let error = Cluster::launch(2, shell("test $1 = 0 && echo ready 127.0.0.1:1 || exit 3"))
-            .expect_err("replica 1 ends");
+        let error =
+            Cluster::launch(2, true, shell("test $1 = 0 && echo ready 127.0.0.1:1 || exit 3"))
+                .expect_err("replica 1 ends");
         let message = error.to_string();
         assert!(message.contains("replica 1") && message.contains('3'), "{message}");
-        let error = Cluster::launch(1, |_| Command::new("/no/such/program")).expect_err("no file");
+        let error =
+            Cluster::launch(1, true, |_| Command::new("/no/such/program")).expect_err("no file");
         assert!(error.to_string().starts_with("cannot start replica 0"), "{error}");
     }
 
     #[test]
     fn a_dead_replica_is_seen_and_gets_no_signals() {
-        let cluster = Cluster::launch(1, shell(DEAF)).expect("a shell");
+        let cluster = Cluster::launch(1, true, shell(DEAF)).expect("a shell");
         kill_process(pid(&cluster, 0), Signal::KILL).expect("it runs");
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid(&cluster, 0)), options).expect("the process is a child of ours");

@@ -144,6 +144,20 @@ fn a_comparison_writes_its_report_and_uses_its_data_again() {
     assert!(text(&second.stderr).contains("reused"), "{}", text(&second.stderr));
 }
 
+#[test]
+fn without_a_mesh_the_client_relays_and_double_starts_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut command = comparison(folder.path(), "900ms");
+    command.args(["--policies", "tied", "--no-mesh"]);
+    let output = run(command);
+    let screen = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(screen.contains("the client relays cancels"), "{screen}");
+    assert!(screen.lines().any(|line| line.starts_with("both started")), "{screen}");
+    let withdrawn = screen.lines().find(|line| line.starts_with("withdrawn")).expect("a row");
+    assert!(!withdrawn.ends_with(" 0.00 %"), "{screen}");
+}
+
 fn text_of(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_default()
 }

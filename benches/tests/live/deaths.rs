@@ -163,7 +163,7 @@ fn a_signal_while_data_is_written_ends_it_and_leaves_nothing() {
 fn killing_a_replica_loses_no_call() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let set = DataSet::of_size(1, 1 << 20);
-    let cluster = Cluster::launch(3, |number| {
+    let cluster = Cluster::launch(3, true, |number| {
         let parent = std::process::id();
         // The parent is this test's thread, which ends when the test does.
         bowline(

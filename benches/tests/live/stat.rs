@@ -45,6 +45,16 @@ fn stat_shows_a_replica_that_then_ends_in_good_order() {
     {
         assert!(screen.contains(part), "no {part:?} in:\n{screen}");
     }
+    // Again and again, as long as somebody reads.
+    let mut stat = bowline(folder.path(), &format!("stat {address} --every 100ms"));
+    let mut live = stat.stdout(Stdio::piped()).spawn().expect("the program is there");
+    let said = BufReader::new(live.stdout.take().expect("a pipe"));
+    let mut screens =
+        said.lines().filter(|line| line.as_ref().is_ok_and(|l| l.contains("replica 0")));
+    let [first, second] = [(); 2].map(|()| screens.next().expect("a screen").expect("a line"));
+    assert!(first.ends_with("since it started") && second.contains("in the last "), "{second}");
+    drop(screens);
+    assert_eq!(live.wait().expect("a child").code(), Some(0));
     kill_process(Pid::from_child(&replica), Signal::TERM).expect("it runs");
     assert_eq!(replica.wait().expect("a child").code(), Some(0));
     let late = run(bowline(folder.path(), &format!("stat {address} --once")));
