@@ -28,6 +28,11 @@ use crate::task::table::Tasks;
 use crate::task::waker::TaskId;
 use crate::timer::Timers;
 
+/// So many tasks that other threads asked for may be there and not have begun; what else was asked
+/// waits in the inbox. Were all taken in at once, and not all polled in a turn, each turn's would
+/// queue up behind those of the turn before, without end, and whoever is woken behind them all.
+const UNBEGUN: usize = 256;
+
 /// What the builder decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
@@ -73,6 +78,8 @@ pub(crate) struct Core {
     /// Free places among the files registered.
     pub(crate) places: RefCell<Vec<u32>>,
     pub(crate) remote: Arc<Remote>,
+    /// How many tasks that other threads asked for have not begun.
+    unbegun: Cell<usize>,
     pub(crate) counters: Counters,
     registration: Cell<Option<Registration>>,
     /// Where the kernel puts what it reads from the remote's event. It writes there only while a
@@ -113,6 +120,7 @@ impl Core {
             pool: Pool::new(),
             places: RefCell::default(),
             remote,
+            unbegun: Cell::new(0),
             counters: Counters::default(),
             registration: Cell::new(Some(registration)),
             wake_count: Box::default(),
@@ -195,19 +203,33 @@ impl Core {
         }
     }
 
-    /// Does what other threads have asked until now. What they ask meanwhile is for the next turn:
-    /// they may be faster than this core.
+    /// Does what other threads have asked until now, as far as it may.
     pub(crate) fn take_remote(&self) {
-        if self.remote.is_empty() {
+        if !self.is_asked() {
             return;
         }
-        if self.remote.take_wake_all() {
+        let inbox = self.remote.inbox();
+        if inbox.take_wake_all() {
             self.tasks.wake_all();
         }
-        for id in self.remote.wakes() {
+        for id in inbox.take_wakes() {
             self.counters.remote_wakes.add(u64::from(self.tasks.wake(id)));
         }
-        self.remote.jobs().for_each(|job| job());
+        for spawn in inbox.take_asked(UNBEGUN - self.unbegun.get()) {
+            self.unbegun.set(self.unbegun.get() + 1);
+            spawn();
+        }
+    }
+
+    /// Whether other threads ask for something that may be taken in.
+    pub(crate) fn is_asked(&self) -> bool {
+        let inbox = self.remote.inbox();
+        inbox.has_wakes() || self.unbegun.get() < UNBEGUN && inbox.has_asked()
+    }
+
+    /// To be called by a task that another thread asked for, as it begins.
+    pub(crate) fn begin_asked(&self) {
+        self.unbegun.set(self.unbegun.get() - 1);
     }
 
     /// Hands a send request to the ring for each connection that has something to say.
@@ -259,7 +281,7 @@ impl Core {
             requests_in_flight: self.driver.borrow().in_flight(),
             free_buffers: usize::from(self.buffers.free()),
             armed_timers: self.timers.borrow().len(),
-            remote_refused: self.remote.refused(),
+            remote_refused: self.remote.inbox().refused(),
             ..self.counters.snapshot()
         }
     }
@@ -270,7 +292,7 @@ impl Core {
         // Given up last: while this thread is inside the core, wakes by the core's number are taken
         // for its own, and must not be those of another that got the number since.
         let _registration = self.registration.take();
-        self.remote.close();
+        self.remote.inbox().close();
         self.tasks.close();
         let connections: Vec<_> =
             self.connections.borrow().iter().map(|(_, connection)| connection.clone()).collect();

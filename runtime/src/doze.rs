@@ -48,19 +48,40 @@ impl Doze {
 }
 
 #[cfg(all(test, loom))]
-mod tests {
-    use loom::sync::atomic::AtomicUsize;
-    use loom::sync::{Arc, Condvar, Mutex};
-    use loom::thread;
-
-    use super::*;
+pub(crate) mod model {
+    use loom::sync::{Condvar, Mutex};
 
     /// What an eventfd is: a count that can be added to, and waited for.
     #[derive(Default)]
-    struct Event {
+    pub(crate) struct Event {
         count: Mutex<usize>,
         changed: Condvar,
     }
+
+    impl Event {
+        pub(crate) fn happen(&self) {
+            *self.count.lock().unwrap() += 1;
+            self.changed.notify_one();
+        }
+
+        pub(crate) fn wait(&self) {
+            let mut count = self.count.lock().unwrap();
+            while *count == 0 {
+                count = self.changed.wait(count).unwrap();
+            }
+            *count = 0;
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    use super::model::Event;
+    use super::*;
 
     /// A wake that is lost shows as a deadlock, which loom finds.
     fn nothing_is_slept_over(bringers: usize) {
@@ -74,8 +95,7 @@ mod tests {
                     thread::spawn(move || {
                         work.fetch_add(1, Ordering::Relaxed);
                         if doze.is_to_be_woken() {
-                            *event.count.lock().unwrap() += 1;
-                            event.changed.notify_one();
+                            event.happen();
                         }
                     })
                 })
@@ -84,11 +104,7 @@ mod tests {
             while done < bringers {
                 done += work.swap(0, Ordering::Relaxed);
                 if done < bringers && doze.fall_asleep(|| work.load(Ordering::Relaxed) > 0) {
-                    let mut count = event.count.lock().unwrap();
-                    while *count == 0 {
-                        count = event.changed.wait(count).unwrap();
-                    }
-                    *count = 0;
+                    event.wait();
                     doze.wake_up();
                 }
             }

@@ -9,37 +9,23 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::{fmt, io};
 
-use crossbeam::queue::{ArrayQueue, SegQueue};
-
+use crate::core;
 use crate::doze::Doze;
 use crate::error::Error;
+use crate::inbox::{Inbox, Job};
+use crate::notify;
 use crate::task::Stage;
 use crate::task::waker::TaskId;
-
-/// So many wakes can wait. If there are more, all tasks are woken, which is always allowed.
-const WAKES: usize = 1024;
-/// So many jobs of other threads can wait. If there are more, they are refused.
-const JOBS: usize = 4096;
-
-type Job = Box<dyn FnOnce() + Send>;
 
 /// The part of a core that other threads see.
 pub(crate) struct Remote {
     doze: Doze,
-    wakes: ArrayQueue<TaskId>,
-    wake_all: AtomicBool,
-    jobs: ArrayQueue<Job>,
-    /// What ends something. Unbounded, but there is no more of it than of what it ends.
-    orders: SegQueue<Job>,
-    /// How many jobs were refused, as too many waited.
-    refused: AtomicU64,
-    /// No more jobs are taken.
-    closed: AtomicBool,
+    inbox: Inbox,
     /// It is in the list of all runtimes no more, and its number may be another's.
     unlisted: AtomicBool,
     event: OwnedFd,
@@ -55,12 +41,7 @@ impl Remote {
         }
         Ok(Remote {
             doze: Doze::new(),
-            wakes: ArrayQueue::new(WAKES),
-            wake_all: AtomicBool::new(false),
-            jobs: ArrayQueue::new(JOBS),
-            orders: SegQueue::new(),
-            refused: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
+            inbox: Inbox::new(),
             unlisted: AtomicBool::new(false),
             // SAFETY: the descriptor was just made, and nobody else has it.
             event: unsafe { OwnedFd::from_raw_fd(event) },
@@ -71,32 +52,26 @@ impl Remote {
         self.event.as_raw_fd()
     }
 
+    pub(crate) fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
     /// Has the core wake a task.
     pub(crate) fn wake(&self, id: TaskId) {
-        if self.wakes.push(id).is_err() {
-            self.wake_all.store(true, Ordering::Release);
-        }
+        self.inbox.push_wake(id);
         self.rouse();
     }
 
     /// Gives the job back if too many wait.
-    fn push(&self, job: Job) -> Result<(), Job> {
-        let pushed = self.jobs.push(job);
-        if pushed.is_err() {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-        }
+    fn push_job(&self, job: Job) -> Result<(), Job> {
+        let pushed = self.inbox.push_job(job);
         self.rouse();
         pushed
     }
 
     fn push_order(&self, order: Job) {
-        self.orders.push(order);
+        self.inbox.push_order(order);
         self.rouse();
-    }
-
-    /// How many jobs were refused so far.
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
     }
 
     /// Ends the core's sleep. What it is to find was stored before.
@@ -111,46 +86,11 @@ impl Remote {
 
     /// Announces that the core will sleep. False if it must not, as something came in.
     pub(crate) fn fall_asleep(&self) -> bool {
-        self.doze.fall_asleep(|| !self.is_empty())
+        self.doze.fall_asleep(|| !self.inbox.is_empty())
     }
 
     pub(crate) fn wake_up(&self) {
         self.doze.wake_up();
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.wakes.is_empty()
-            && self.jobs.is_empty()
-            && self.orders.is_empty()
-            && !self.wake_all.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn take_wake_all(&self) -> bool {
-        self.wake_all.load(Ordering::Relaxed) && self.wake_all.swap(false, Ordering::AcqRel)
-    }
-
-    /// All wakes that there are now.
-    pub(crate) fn wakes(&self) -> impl Iterator<Item = TaskId> {
-        let waiting = self.wakes.len();
-        std::iter::from_fn(|| self.wakes.pop()).take(waiting)
-    }
-
-    /// All jobs, and then all orders, that there are now: not those that come meanwhile, or who
-    /// asks without end would hold up the core.
-    pub(crate) fn jobs(&self) -> impl Iterator<Item = Job> {
-        // In this order: what an order that is counted is to end has come before it.
-        let orders = self.orders.len();
-        let jobs = self.jobs.len();
-        let jobs = std::iter::from_fn(|| self.jobs.pop()).take(jobs);
-        jobs.chain(std::iter::from_fn(|| self.orders.pop()).take(orders))
-    }
-
-    /// Refuses jobs from now on, and drops those that came: who awaits their results is told.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
-        while let Some(job) = self.jobs.pop().or_else(|| self.orders.pop()) {
-            drop(job);
-        }
     }
 }
 
@@ -256,8 +196,9 @@ impl Handle {
     /// Runs a future on the runtime. It is made there, by the closure, and need not be Send; its
     /// output comes back. Dropping the [`RemoteHandle`] detaches the task.
     ///
-    /// The runtime takes what has come in once a turn. If 4096 futures wait for that already it is
-    /// swamped, or stuck: this one is refused, which the handle tells ([`Lost::Refused`]) and
+    /// The runtime takes in what has come once a turn, but no more than 256 that have not begun, so
+    /// that what else it does goes on however much comes. If 4096 wait already it is swamped, or
+    /// stuck: this one is refused, which the handle tells ([`Lost::Refused`]) and
     /// [`Metrics::remote_refused`](crate::Metrics::remote_refused) counts.
     pub fn spawn<C, F>(&self, make: C) -> RemoteHandle<F::Output>
     where
@@ -274,44 +215,39 @@ impl Handle {
         F: Future<Output: Send> + 'static,
     {
         let (promise, handle) = promise();
-        if self.is_closed() {
-            return handle;
-        }
         let shared = promise.0.clone();
         let job = Box::new(move || {
-            drop(crate::spawn_at(stage, async move { promise.keep(make().await) }));
+            drop(crate::spawn_at(stage, async move {
+                core::with(|core| core.begin_asked());
+                promise.keep(make().await);
+            }));
         });
-        if let Err(job) = self.remote.push(job) {
+        if let Err(job) = self.remote.push_job(job) {
             shared.settle(Outcome::Refused);
             drop(job);
-            return handle;
-        }
-        if self.is_closed() {
-            // It closed meanwhile, and may have emptied its inbox before the job was in it.
-            self.remote.close();
         }
         handle
     }
 
     /// Runs a closure on the runtime, and never refuses it: for what ends something that was begun
     /// there, a cancellation or a shutdown, which must not be lost when a core is swamped. What
-    /// this thread has spawned before, but at [`Stage::Background`], is polled before. Once the runtime has ended it does nothing.
+    /// this thread has spawned before, but at [`Stage::Background`], is polled before. Once the
+    /// runtime has ended it does nothing.
     ///
     /// Orders are not bounded by a number. Give no more of them than there are things to end.
     pub fn order(&self, end: impl FnOnce() + Send + 'static) {
-        if self.is_closed() {
-            return;
-        }
-        self.remote.push_order(Box::new(move || drop(crate::spawn(async move { end() }))));
-        if self.is_closed() {
-            // As in `spawn_at`.
-            self.remote.close();
-        }
+        let order = move || {
+            drop(crate::spawn(async move {
+                core::with(|core| core.begin_asked());
+                end();
+            }));
+        };
+        self.remote.push_order(Box::new(order));
     }
 
     /// Whether the runtime has ended.
     pub fn is_closed(&self) -> bool {
-        self.remote.closed.load(Ordering::SeqCst)
+        self.remote.inbox.is_closed()
     }
 }
 
@@ -361,7 +297,7 @@ impl<T> Shared<T> {
             drop(guard);
             self.settled.notify_all();
             if let Some(waker) = waker {
-                waker.wake();
+                notify::wake(waker);
             }
         }
     }
@@ -470,7 +406,7 @@ mod tests {
         woken.expect("it waits for a lock that all threads share");
         drop(go);
         waker.join().unwrap();
-        assert_eq!(remote.wakes().count(), 2);
+        assert_eq!(remote.inbox.take_wakes().count(), 2);
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Core {
     /// Whether anything but background tasks is ready, or would be if it was looked for.
     fn is_wanted(&self, now: Instant) -> bool {
         self.tasks.is_urgent()
-            || !self.remote.is_empty()
+            || self.is_asked()
             || self.timers.borrow().next().is_some_and(|next| next <= now)
             || self.driver.borrow_mut().has_completions()
     }
@@ -208,7 +208,7 @@ impl Core {
         loop {
             let now = self.clock.now();
             if self.driver.borrow_mut().has_completions()
-                || !self.remote.is_empty()
+                || self.is_asked()
                 || next.is_some_and(|next| next <= now)
             {
                 return true;

@@ -3,12 +3,14 @@
 mod common;
 
 use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use bowline_runtime::channel::{Closed, Receiver, TrySendError, bounded};
-use bowline_runtime::{Lost, Runtime, spawn, yield_now};
+use bowline_runtime::channel::{Closed, TrySendError, bounded};
+use bowline_runtime::{Handle, Lost, Runtime, spawn, yield_now};
 use common::{rounds, run};
 
 #[test]
@@ -135,7 +137,7 @@ fn a_send_that_is_dropped_takes_no_wake_from_another() {
         let given_up = spawn({
             let sender = sender.clone();
             async move {
-                let _ = bowline_runtime::timeout(std::time::Duration::ZERO, sender.send(2)).await;
+                let _ = bowline_runtime::timeout(Duration::ZERO, sender.send(2)).await;
                 std::future::pending::<()>().await;
             }
         });
@@ -161,7 +163,7 @@ fn join_waits_for_all_cores_though_one_panics() {
                     // Without the hook, which takes long to print a trace.
                     std::panic::resume_unwind(Box::new("as planned"));
                 }
-                bowline_runtime::sleep(std::time::Duration::from_millis(100)).await;
+                bowline_runtime::sleep(Duration::from_millis(100)).await;
                 ended.fetch_add(1, Ordering::SeqCst);
             }
         }
@@ -248,6 +250,36 @@ fn an_order_to_end_something_is_heard_though_jobs_are_refused() {
     });
 }
 
+/// Asks for more of itself until that is refused.
+fn flood(handle: Handle) {
+    let context = &mut Context::from_waker(Waker::noop());
+    loop {
+        let more = handle.clone();
+        let asked = handle.spawn(move || async move { flood(more) });
+        if pin!(asked).poll(context) == Poll::Ready(Err(Lost::Refused)) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_faster_than_it_is_polled_does_not_pile_up_before_what_else_a_core_does() {
+    // Without a budget a turn polls but a few.
+    let runtime = Runtime::builder().budget(Duration::ZERO).build().unwrap();
+    let handle = runtime.handle();
+    common::run_on(&runtime, async move {
+        flood(handle);
+        for _ in 0..100 {
+            let before = bowline_runtime::metrics();
+            yield_now().await;
+            let after = bowline_runtime::metrics();
+            let polls = after.polls - before.polls;
+            assert!(polls <= 300, "{polls} tasks were polled before one that was ready");
+            assert!(after.live_tasks <= 300, "{} tasks have not begun", after.live_tasks);
+        }
+    });
+}
+
 #[test]
 fn threads_that_ask_without_end_do_not_hold_up_a_core() {
     let runtime = Runtime::builder().build().unwrap();
@@ -263,41 +295,11 @@ fn threads_that_ask_without_end_do_not_hold_up_a_core() {
         })
         .collect();
     common::run_on(&runtime, async {
-        for _ in 0..200 {
+        for _ in 0..rounds(200) {
             yield_now().await;
-            bowline_runtime::sleep(std::time::Duration::from_micros(1)).await;
+            bowline_runtime::sleep(Duration::from_micros(1)).await;
         }
     });
     stop.store(true, Ordering::Relaxed);
     flooding.into_iter().for_each(|thread| thread.join().unwrap());
-}
-
-#[test]
-fn a_message_that_is_sent_as_the_receiver_goes_does_not_outlive_it() {
-    let (give, receivers) = std::sync::mpsc::channel::<Receiver<Arc<()>>>();
-    let together = Arc::new(Barrier::new(2));
-    let dropping = std::thread::spawn({
-        let together = together.clone();
-        move || {
-            for receiver in receivers {
-                together.wait();
-                drop(receiver);
-                together.wait();
-            }
-        }
-    });
-    for round in 0..rounds(20_000) {
-        let (sender, receiver) = bounded(4);
-        let message = Arc::new(());
-        give.send(receiver).unwrap();
-        together.wait();
-        for _ in 0..round % 40 {
-            std::hint::spin_loop();
-        }
-        let _ = sender.try_send(message.clone());
-        together.wait();
-        assert_eq!(Arc::strong_count(&message), 1, "round {round}");
-    }
-    drop(give);
-    dropping.join().unwrap();
 }
