@@ -32,11 +32,14 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use crossbeam::queue::ArrayQueue;
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::queue::ArrayQueue;
 use crate::waiters::{Place, Waiters};
 
 struct Channel<T> {
@@ -263,5 +266,74 @@ impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queued = self.channel.messages.len();
         f.debug_struct("Receiver").field("queued", &queued).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::future::block_on;
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_sent_as_the_receiver_goes_does_not_outlive_it() {
+        loom::model(|| {
+            let (sender, receiver) = bounded(1);
+            let message = Arc::new(());
+            let going = thread::spawn(move || drop(receiver));
+            let _ = sender.try_send(message.clone());
+            going.join().unwrap();
+            assert_eq!(Arc::strong_count(&message), 1);
+        });
+    }
+
+    /// A wake that is lost shows as a deadlock, which loom finds; so below.
+    #[test]
+    fn who_waits_for_a_message_or_for_room_is_woken() {
+        loom::model(|| {
+            let (sender, mut receiver) = bounded(1);
+            let sending = thread::spawn(move || {
+                block_on(async {
+                    sender.send(1).await.unwrap();
+                    sender.send(2).await.unwrap();
+                });
+            });
+            assert_eq!(block_on(receiver.receive()), Some(1));
+            assert_eq!(block_on(receiver.receive()), Some(2));
+            assert_eq!(block_on(receiver.receive()), None);
+            sending.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_waits_for_room_is_woken_as_the_receiver_goes() {
+        loom::model(|| {
+            let (sender, receiver) = bounded(1);
+            let message = Arc::new(());
+            sender.try_send(message.clone()).unwrap();
+            let sending = thread::spawn({
+                let (sender, message) = (sender.clone(), message.clone());
+                // Either it is given back, or it was sent to who had gone already.
+                move || drop(block_on(sender.send(message)))
+            });
+            drop(receiver);
+            sending.join().unwrap();
+            assert_eq!(Arc::strong_count(&message), 1);
+        });
+    }
+
+    #[test]
+    fn the_last_of_two_senders_that_goes_ends_it_and_no_message_is_lost() {
+        loom::model(|| {
+            let (sender, mut receiver) = bounded(1);
+            let other = sender.clone();
+            let going = thread::spawn(move || drop(other));
+            let sending = thread::spawn(move || sender.try_send(1).unwrap());
+            assert_eq!(block_on(receiver.receive()), Some(1));
+            assert_eq!(block_on(receiver.receive()), None);
+            going.join().unwrap();
+            sending.join().unwrap();
+        });
     }
 }

@@ -24,6 +24,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering, fence},
 };
 
+use crate::notify::wake;
+
 /// No place: the end of the line.
 const NONE: usize = usize::MAX;
 
@@ -109,7 +111,7 @@ impl Waiters {
         self.any.store(!line.is_empty(), Ordering::Relaxed);
         drop(line);
         if let Some(waker) = waker {
-            waker.wake();
+            wake(waker);
         }
     }
 }

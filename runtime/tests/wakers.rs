@@ -115,3 +115,19 @@ fn a_receiver_that_goes_lets_go_of_whom_it_would_have_woken() {
     assert_eq!(Arc::strong_count(&task), 1);
     drop(sender);
 }
+
+#[test]
+fn a_waker_that_panics_in_a_line_leaves_nobody_behind_it_asleep() {
+    let (sender, receiver) = bowline_runtime::channel::bounded(1);
+    sender.try_send(1).unwrap();
+    let (first, second) = (sender.clone(), sender.clone());
+    let mut panics = Box::pin(first.send(2));
+    let waker = Waker::from(Arc::new(Panics));
+    assert!(panics.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    run(async {
+        let waiting = spawn(async move { second.send(3).await });
+        yield_now().await;
+        drop(receiver);
+        assert!(waiting.await.unwrap().is_err());
+    });
+}
