@@ -17,54 +17,90 @@
 //! ```
 //!
 //! Whoever asks is not trusted: a request may have 8 KiB and take two seconds, reading the page may
-//! take as long again, there is no body, and the connection is closed after one answer. Watchers are
-//! served one after the other, so a hostile one makes the others wait, and nobody else.
+//! take as long again, there is no body, and the connection is closed after one answer. Watchers do
+//! not wait for each other, but for the page that is being made. Beyond 64 at a time they wait to
+//! be accepted, and a warning tells of it.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod fetch;
+mod request;
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver as Ending, RecvTimeoutError};
+
+use crate::channel::{Receiver, Sender, bounded};
+use crate::net::{ListenOptions, TcpListener, TcpStream};
+use crate::notify::Notify;
+use crate::runtime::{Builder, Runtime};
+use crate::task::cell::describe;
+use crate::{sleep, spawn, timeout};
+
+pub use fetch::fetch;
+use request::Request;
 
 /// As much as a request may have, in bytes: many times what a watcher sends.
 const REQUEST_MAX: usize = 8 << 10;
 /// So long a request may take, and so long reading the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// As much of a page as [`fetch`] reads, in bytes.
-const PAGE_MAX: u64 = 64 << 20;
-/// After an error of accept (descriptors ran out, most likely) nobody is served for so long.
+/// So many are served at a time.
+const WATCHERS: usize = 64;
+/// After an error of accept (descriptors ran out, most likely) nobody is accepted for so long.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A page that is served until this is dropped.
+///
+/// Dropping it waits for a page that is being made, but no longer than two seconds. After that the
+/// thread is left behind, and ends with its page.
 #[derive(Debug)]
 pub struct Exposition {
     address: SocketAddr,
-    over: Arc<AtomicBool>,
+    stop: Option<Sender<Infallible>>,
+    ending: Ending<Infallible>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Exposition {
     /// Serves a page at `/metrics` of this address; port 0 lets the kernel choose one. The closure
-    /// makes the page, on the thread that serves it, and may block.
+    /// makes the page, on the thread that serves it. It may block, but not run a runtime, as one
+    /// runs it. If it panics, whoever asked is told of an error, and the next one is served.
     ///
     /// # Errors
     ///
-    /// If the address or a thread can't be had.
+    /// If the address, a thread or a runtime can't be had.
     pub fn serve(
         address: SocketAddr,
         page: impl FnMut() -> String + Send + 'static,
     ) -> io::Result<Exposition> {
-        let listener = TcpListener::bind(address)?;
-        let address = listener.local_addr()?;
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = over.clone();
-        let thread = thread::Builder::new()
-            .name("bowline-metrics".into())
-            .spawn(move || attend(&listener, page, &ends))?;
-        Ok(Exposition { address, over, thread: Some(thread) })
+        Exposition::serve_patiently(address, PATIENCE, page)
+    }
+
+    fn serve_patiently(
+        address: SocketAddr,
+        patience: Duration,
+        page: impl FnMut() -> String + Send + 'static,
+    ) -> io::Result<Exposition> {
+        let (stop, stopped) = bounded(1);
+        let (ends, ending) = crossbeam::channel::bounded(0);
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let thread = thread::Builder::new().name("bowline-metrics".into()).spawn(move || {
+            let _ends = ends;
+            match small(patience).build() {
+                Ok(runtime) => runtime.block_on(serve(address, patience, page, stopped, tell)),
+                // Whoever waits for it is there until told.
+                Err(error) => _ = tell.send(Err(io::Error::other(error))),
+            }
+        })?;
+        let address = told.recv().map_err(io::Error::other)??;
+        Ok(Exposition { address, stop: Some(stop), ending, thread: Some(thread) })
     }
 
     /// Where it is served.
@@ -75,17 +111,9 @@ impl Exposition {
 
 impl Drop for Exposition {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Release);
-        let mut itself = self.address;
-        if itself.ip().is_unspecified() {
-            itself.set_ip(match itself {
-                SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        // It waits for somebody to come. If nobody can, it is left behind, with the process's end.
-        let came = TcpStream::connect_timeout(&itself, PATIENCE);
-        if came.is_ok()
+        self.stop.take();
+        let ended = self.ending.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Disconnected);
+        if ended
             && let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -94,150 +122,169 @@ impl Drop for Exposition {
     }
 }
 
-fn attend(listener: &TcpListener, mut page: impl FnMut() -> String, over: &AtomicBool) {
-    loop {
-        let came = listener.accept();
-        if over.load(Ordering::Acquire) {
-            return;
+/// A runtime for few connections, of which little is to be had.
+fn small(linger: Duration) -> Builder {
+    Runtime::builder().entries(16).buffers(16, 1024).linger(linger)
+}
+
+/// What those who are served have in common.
+struct Desk<F> {
+    page: RefCell<F>,
+    patience: Duration,
+    watchers: Cell<usize>,
+    left: Notify,
+}
+
+async fn serve<F: FnMut() -> String + 'static>(
+    address: SocketAddr,
+    patience: Duration,
+    page: F,
+    mut stopped: Receiver<Infallible>,
+    tell: std::sync::mpsc::SyncSender<io::Result<SocketAddr>>,
+) {
+    let listener = TcpListener::bind(address, ListenOptions::default());
+    let bound = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    // Whoever waits for it is there until told.
+    match bound {
+        Ok((address, listener)) => {
+            let desk = Desk {
+                page: RefCell::new(page),
+                patience,
+                watchers: Cell::new(0),
+                left: Notify::new(),
+            };
+            drop(spawn(attend(listener, Rc::new(desk))));
+            let _ = tell.send(Ok(address));
+            stopped.receive().await;
         }
-        match came {
-            // Whoever is cut off has only itself to blame.
-            Ok((stream, _)) => _ = answer(&stream, &mut page),
+        Err(error) => _ = tell.send(Err(error)),
+    }
+}
+
+async fn attend<F: FnMut() -> String + 'static>(listener: TcpListener, desk: Rc<Desk<F>>) {
+    loop {
+        if desk.watchers.get() == WATCHERS {
+            tracing::warn!(WATCHERS, "as many ask for metrics as are served at a time");
+        }
+        while desk.watchers.get() == WATCHERS {
+            desk.left.notified().await;
+        }
+        match listener.accept().await {
+            Ok(stream) => {
+                desk.watchers.set(desk.watchers.get() + 1);
+                let desk = desk.clone();
+                drop(spawn(async move {
+                    desk.answer(stream).await;
+                    desk.watchers.set(desk.watchers.get() - 1);
+                    desk.left.notify();
+                }));
+            }
             Err(error) => {
                 tracing::warn!(%error, "can't accept who asks for metrics");
-                thread::sleep(PAUSE);
+                sleep(PAUSE).await;
             }
         }
     }
 }
 
-fn answer(mut stream: &TcpStream, page: &mut impl FnMut() -> String) -> io::Result<()> {
-    let mut request = [0; REQUEST_MAX];
-    let read = read_head(stream, &mut request)?;
-    let (status, body) = match Request::parse(read) {
-        Ok(Request { with_body, .. }) => {
-            let page = page();
-            let head = head("200 OK", TYPE, page.len());
-            (head, if with_body { page } else { String::new() })
+impl<F: FnMut() -> String> Desk<F> {
+    async fn answer(&self, stream: TcpStream) {
+        match timeout(self.patience, read_head(&stream)).await {
+            Ok(Ok(request)) => self.reply(&stream, Request::parse(&request)),
+            // Whoever is cut off has only itself to blame.
+            _ => return stream.abort(),
         }
-        Err(status) => (head(status, "text/plain", status.len()), status.to_string()),
-    };
-    let whole = status + &body;
-    let end = Instant::now() + PATIENCE;
-    let mut rest = whole.as_bytes();
-    while !rest.is_empty() {
-        stream.set_write_timeout(Some(left(end)?))?;
-        match stream.write(rest)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            written => rest = &rest[written..],
+        stream.shutdown(Shutdown::Write);
+        if timeout(self.patience, seen_off(&stream)).await.is_err() {
+            stream.abort();
         }
     }
-    stream.flush()
+
+    fn reply(&self, stream: &TcpStream, request: Result<Request, &'static str>) {
+        let page = request.and_then(|request| Ok((request, self.make()?)));
+        match page {
+            Ok((Request { with_body }, page)) => {
+                stream.send(request::head("200 OK", TYPE, page.len()).as_bytes());
+                if with_body {
+                    stream.send_piece(page.into_bytes());
+                }
+            }
+            Err(status) => {
+                stream.send(request::head(status, "text/plain", status.len()).as_bytes());
+                stream.send(status.as_bytes());
+            }
+        }
+    }
+
+    fn make(&self) -> Result<String, &'static str> {
+        catch_unwind(AssertUnwindSafe(|| (self.page.borrow_mut())())).map_err(|payload| {
+            tracing::error!(panic = describe(&*payload), "making a page of metrics panicked");
+            "500 Internal Server Error"
+        })
+    }
 }
 
 /// Reads up to the empty line that ends a request's head, or as much as may be.
-fn read_head<'a>(mut stream: &TcpStream, into: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let end = Instant::now() + PATIENCE;
-    let mut filled = 0;
-    while filled < into.len() && !into[..filled].windows(4).any(|four| four == b"\r\n\r\n") {
-        stream.set_read_timeout(Some(left(end)?))?;
-        match stream.read(&mut into[filled..])? {
-            0 => break,
-            read => filled += read,
-        }
+async fn read_head(stream: &TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    while head.len() < REQUEST_MAX && !head.ends_with(b"\r\n\r\n") {
+        let Some(bytes) = stream.receive().await? else { break };
+        head.extend_from_slice(&bytes);
     }
-    Ok(&into[..filled])
+    Ok(head)
 }
 
-fn left(end: Instant) -> io::Result<Duration> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+/// Waits until the peer has all, and ends. Were the connection closed while bytes come that nobody
+/// asked for, the peer might not get to read the answer.
+async fn seen_off(stream: &TcpStream) -> io::Result<()> {
+    stream.drained(0).await?;
+    while stream.receive().await?.is_some() {}
+    Ok(())
 }
 
-/// What somebody asks for, as far as it matters.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Request {
-    /// GET, not HEAD.
-    with_body: bool,
-}
-
-impl Request {
-    /// The request, or the status that it deserves.
-    fn parse(head: &[u8]) -> Result<Request, &'static str> {
-        if head.len() >= REQUEST_MAX {
-            return Err("431 Request Header Fields Too Large");
-        }
-        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        let mut words = line.split(|byte| *byte == b' ');
-        let (Some(method), Some(target), Some(version), None) =
-            (words.next(), words.next(), words.next(), words.next())
-        else {
-            return Err("400 Bad Request");
-        };
-        if !version.starts_with(b"HTTP/1.") || !head.ends_with(b"\r\n\r\n") {
-            return Err("400 Bad Request");
-        }
-        let path = target.split(|byte| *byte == b'?').next();
-        match (method, path) {
-            (_, path) if path != Some(b"/metrics") => Err("404 Not Found"),
-            (b"GET", _) => Ok(Request { with_body: true }),
-            (b"HEAD", _) => Ok(Request { with_body: false }),
-            _ => Err("405 Method Not Allowed"),
-        }
-    }
-}
-
-fn head(status: &str, content: &str, length: usize) -> String {
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-type: {content}\r\ncontent-length: {length}\r\n\
-         connection: close\r\n\r\n"
-    )
-}
-
-/// Asks for the page at an address.
-///
-/// # Errors
-///
-/// If it can't be reached within two seconds, or the answer is not a page.
-pub fn fetch(address: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(2 * PATIENCE))?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nhost: {address}\r\n\r\n")?;
-    let mut answer = String::new();
-    (&mut stream).take(PAGE_MAX).read_to_string(&mut answer)?;
-    let Some((head, page)) = answer.split_once("\r\n\r\n") else {
-        return Err(io::Error::other("the answer has no end of its head"));
-    };
-    let status = head.lines().next().unwrap_or_default();
-    if !status.ends_with(" 200 OK") {
-        return Err(io::Error::other(format!("the answer is {status:?}")));
-    }
-    Ok(page.to_string())
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::mpsc;
+
     use super::*;
 
+    /// Longer than anything here takes.
+    const LONG: Duration = Duration::from_secs(60);
+    const PAGE: &str = "knots 9\n# EOF\n";
+
+    fn local() -> SocketAddr {
+        "127.0.0.1:0".parse().unwrap()
+    }
+
     fn serve() -> Exposition {
-        Exposition::serve("127.0.0.1:0".parse().unwrap(), || "knots 9\n# EOF\n".into()).unwrap()
+        Exposition::serve_patiently(local(), LONG, || PAGE.into()).unwrap()
+    }
+
+    fn connect(numbers: &Exposition) -> TcpStream {
+        let stream = TcpStream::connect(numbers.address()).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    fn read(mut stream: TcpStream) -> String {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     fn ask(numbers: &Exposition, request: &[u8]) -> String {
-        let mut stream = TcpStream::connect(numbers.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // One that is cut off while it writes has its answer all the same.
-        let _ = stream.write_all(request);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
+        let mut stream = connect(numbers);
+        stream.write_all(request).unwrap();
+        read(stream)
     }
 
     #[test]
     fn the_page_is_served_again_and_again() {
         let numbers = serve();
         for _ in 0..3 {
-            assert_eq!(fetch(numbers.address()).unwrap(), "knots 9\n# EOF\n");
+            assert_eq!(fetch(numbers.address()).unwrap(), PAGE);
         }
     }
 
@@ -264,26 +311,83 @@ mod tests {
     }
 
     #[test]
-    fn a_head_without_end_is_refused_at_its_bound() {
+    fn a_head_without_end_is_refused_at_its_bound_however_much_follows() {
         let numbers = serve();
-        let answer = ask(&numbers, &vec![b'a'; REQUEST_MAX]);
+        let answer = ask(&numbers, &vec![b'a'; 2 * REQUEST_MAX]);
         assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
         assert!(fetch(numbers.address()).is_ok());
     }
 
     #[test]
-    fn who_says_nothing_is_given_up() {
+    fn a_slow_watcher_holds_up_no_other() {
         let numbers = serve();
-        let silent = TcpStream::connect(numbers.address()).unwrap();
-        assert!(fetch(numbers.address()).is_ok(), "the next one is served in the end");
-        drop(silent);
+        let mut slow = connect(&numbers);
+        slow.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+        assert!(fetch(numbers.address()).is_ok());
+        slow.write_all(b"\r\n").unwrap();
+        assert!(read(slow).ends_with(PAGE));
+    }
+
+    #[test]
+    fn those_who_say_nothing_are_given_up_and_the_others_served() {
+        let patience = Duration::from_millis(1);
+        let numbers = Exposition::serve_patiently(local(), patience, || PAGE.into()).unwrap();
+        let silent: Vec<_> = (0..2 * WATCHERS).map(|_| connect(&numbers)).collect();
+        for mut stream in silent {
+            // Cut off, be it by an end or by an error.
+            assert!(stream.read(&mut [0]).map_or(true, |read| read == 0));
+        }
+    }
+
+    #[test]
+    fn a_page_that_panics_is_an_error_to_who_asked_and_the_next_one_is_served() {
+        let mut asked = 0;
+        let numbers = Exposition::serve_patiently(local(), LONG, move || {
+            asked += 1;
+            if asked == 1 {
+                // Without the hook, which prints a trace.
+                std::panic::resume_unwind(Box::new("as planned"));
+            }
+            PAGE.into()
+        });
+        let numbers = numbers.unwrap();
+        let error = fetch(numbers.address()).unwrap_err();
+        assert!(error.to_string().contains("500 Internal Server Error"), "{error}");
+        assert_eq!(fetch(numbers.address()).unwrap(), PAGE);
     }
 
     #[test]
     fn it_ends_when_it_is_dropped() {
         let numbers = serve();
         let address = numbers.address();
+        let silent = connect(&numbers);
         drop(numbers);
         assert!(TcpStream::connect(address).is_err());
+        drop(silent);
+    }
+
+    #[test]
+    fn a_page_that_takes_for_ever_does_not_hold_up_who_drops_it() {
+        let (made, making) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let numbers = Exposition::serve_patiently(local(), LONG, move || {
+            made.send(()).unwrap();
+            // Until the sender is dropped.
+            let _ = wait.recv();
+            PAGE.into()
+        });
+        let numbers = numbers.unwrap();
+        let mut stream = connect(&numbers);
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        making.recv_timeout(LONG).unwrap();
+        drop(numbers);
+        drop(go);
+    }
+
+    #[test]
+    fn an_address_that_is_taken_is_an_error() {
+        let taken = serve();
+        let error = Exposition::serve(taken.address(), String::new).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }
