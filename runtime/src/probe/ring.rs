@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use io_uring::types::{Fd, Napi, SubmitArgs, Timespec};
 use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
@@ -13,8 +14,8 @@ use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
 use super::Use::{Never, OnDemand, Required, WhereItWorks};
 use super::{Answer, Feature, row};
 
-/// How long a completion is waited for.
-const LIMIT: Timespec = Timespec::new().sec(5);
+/// How long a completion is waited for, or a byte, in seconds.
+const LIMIT: u64 = 5;
 /// Marks the completions that are waited for.
 const MARK: u64 = 7;
 /// The kernel's name for rings of buffers that it may fill piece by piece.
@@ -204,7 +205,8 @@ unsafe fn push(ring: &mut IoUring, entry: squeue::Entry) -> io::Result<()> {
 
 /// The result and the flags of the next completion.
 fn next(ring: &mut IoUring) -> io::Result<(i32, u32)> {
-    let args = SubmitArgs::new().timespec(&LIMIT);
+    let limit = Timespec::new().sec(LIMIT);
+    let args = SubmitArgs::new().timespec(&limit);
     if ring.completion().is_empty() {
         ring.submitter().submit_with_args(1, &args)?;
     }
@@ -238,6 +240,7 @@ fn sends_without_copy() -> io::Result<i32> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let sender = TcpStream::connect(listener.local_addr()?)?;
     let (mut receiver, _) = listener.accept()?;
+    receiver.set_read_timeout(Some(Duration::from_secs(LIMIT)))?;
     let mut ring = trial_ring()?;
     let entry = opcode::SendZc::new(Fd(sender.as_raw_fd()), BYTE.as_ptr(), 1).build();
     // SAFETY: what is sent is there for ever.

@@ -86,7 +86,13 @@ fn unguessable() -> PathBuf {
 async fn files(path: &Path) -> Vec<Feature> {
     let mut features = Vec::new();
     let mut add = |name, since, answer| {
-        features.push(row(name, since, answer, Use::Required, "nothing: files need it"));
+        // Not every file system can do these two, whatever the kernel can: then they are an error
+        // to the program that asks for them.
+        let (used, instead) = match name {
+            "FSYNC" | "FALLOCATE" => (Use::OnDemand, "an error, here or on this file system"),
+            _ => (Use::Required, "nothing: files need it"),
+        };
+        features.push(row(name, since, answer, used, instead));
     };
     let options = OpenOptions::new().read(true).write(true).create_new(true);
     let file = match attempt(File::open(path, options)).await {
