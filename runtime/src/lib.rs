@@ -130,6 +130,8 @@
 //!    sockets are dry. So all that has arrived is applied before step 4. Sockets that don't run dry
 //!    end this after 64 rounds, or two [budgets](Builder::budget): what was reaped until then is
 //!    applied, the rest has to wait for the next turn, and [`Metrics::inputs_cut_short`] counts it.
+//!    Where no task of steps 4 to 6 is ready and no timer due there is nothing to apply it before:
+//!    then one round is enough, and what else has arrived comes in as step 7 enters the kernel.
 //! 3. The clock is read again, for [`now`] in the rest of the turn, and timers expire.
 //! 4. Ready tasks of [`Stage::Decide`] run. What they send is submitted to the kernel before step 5.
 //! 5. Ready tasks of [`Stage::Work`] run, the default, until there are none or the time set by

@@ -31,9 +31,8 @@ impl Core {
         self.tasks.begin_turn();
         self.take_remote();
 
-        self.apply_input();
-        // It may have taken a while: what fell due meanwhile is not to wait for another turn.
-        self.now.set(self.clock.now());
+        // It may take a while: what falls due meanwhile is not to wait for another turn.
+        self.now.set(self.apply_input());
 
         self.expire_timers();
         self.run(Stage::Decide, self.settings.budget);
@@ -54,21 +53,34 @@ impl Core {
         }
     }
 
-    /// Reaps completions and lets readers apply them, until the sockets are dry. What was reaped is
-    /// applied in any case; if time or rounds are up, the next turn goes on with the rest.
-    fn apply_input(&self) {
-        let end = self.now.get() + self.settings.budget.saturating_mul(INPUT_BUDGETS);
+    /// Reaps completions and lets readers apply them, until the sockets are dry, or there is nothing
+    /// to decide on what arrived: then what else there is comes in with what leaves, by one call of
+    /// the kernel for both. What was reaped is applied in any case; if time or rounds are up, the
+    /// next turn goes on with the rest. Returns the time at which that was done.
+    fn apply_input(&self) -> Instant {
+        let mut now = self.now.get();
+        let end = now + self.settings.budget.saturating_mul(INPUT_BUDGETS);
         for _ in 0..INPUT_ROUNDS {
             self.reap();
             self.run(Stage::Input, self.settings.budget.saturating_mul(APPLY_BUDGETS));
-            if !self.look_again() {
-                return;
+            now = self.clock.now();
+            if !self.has_to_decide(now) || !self.look_again() {
+                return now;
             }
-            if self.clock.now() >= end {
+            if now >= end {
                 break;
             }
         }
         self.counters.inputs_cut_short.add(1);
+        now
+    }
+
+    /// Whether anything but input is to be done in this turn.
+    fn has_to_decide(&self, now: Instant) -> bool {
+        [Stage::Decide, Stage::Work, Stage::Background]
+            .iter()
+            .any(|&stage| self.tasks.is_ready(stage))
+            || self.is_timer_due(now)
     }
 
     /// Has the kernel look again at the sockets that it was not watching: those that were paused or
@@ -134,7 +146,7 @@ impl Core {
     fn is_wanted(&self, now: Instant) -> bool {
         self.tasks.is_urgent()
             || self.is_asked()
-            || self.timers.borrow().next().is_some_and(|next| next <= now)
+            || self.is_timer_due(now)
             || self.driver.borrow_mut().has_completions()
     }
 
@@ -159,6 +171,10 @@ impl Core {
             self.counters.stalls.add(1);
             tracing::warn!(task = name, ?held, "a task held its core");
         }
+    }
+
+    fn is_timer_due(&self, now: Instant) -> bool {
+        self.timers.borrow().next().is_some_and(|next| next <= now)
     }
 
     fn expire_timers(&self) {

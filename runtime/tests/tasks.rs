@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use bowline_runtime::net::TcpStream;
 use bowline_runtime::{
     Notify, Runtime, Stage, clock_now, metrics, now, sleep, sleep_until, spawn, spawn_at, timeout,
     yield_now,
@@ -598,7 +599,7 @@ fn decide(applied: &Rc<Cell<usize>>) -> (Rc<Notify>, Rc<RefCell<Vec<usize>>>) {
 }
 
 /// A task that adds up, at [`Stage::Input`], what it receives.
-fn apply(stream: bowline_runtime::net::TcpStream, applied: &Rc<Cell<usize>>) {
+fn apply(stream: TcpStream, applied: &Rc<Cell<usize>>) {
     let applied = applied.clone();
     drop(spawn_at(Stage::Input, async move {
         while let Ok(Some(lease)) = stream.receive().await {
@@ -628,6 +629,54 @@ fn input_of_a_connection_that_was_paused_is_applied_before_anything_is_decided()
         }
         assert!(metrics().pauses > 0);
     });
+}
+
+#[test]
+fn input_on_which_nothing_is_to_be_decided_comes_in_with_what_leaves() {
+    const PEERS: usize = 32;
+    let (tell, told) = mpsc::channel();
+    let peer = std::thread::spawn(move || {
+        run(async {
+            let (listener, address) = listen();
+            tell.send(address).unwrap();
+            let mut echoes = Vec::new();
+            for _ in 0..PEERS {
+                let stream = listener.accept().await.unwrap();
+                echoes.push(spawn_at(Stage::Input, async move {
+                    while let Ok(Some(bytes)) = stream.receive().await {
+                        stream.send(&bytes);
+                    }
+                }));
+            }
+            for echo in echoes {
+                echo.await.unwrap();
+            }
+        });
+    });
+    let address = told.recv().unwrap();
+    run(async {
+        let mut streams = Vec::new();
+        for _ in 0..PEERS {
+            streams.push(TcpStream::connect(address, LONG).await.unwrap());
+        }
+        let before = metrics();
+        let asking = streams.into_iter().map(|stream| {
+            spawn_at(Stage::Input, async move {
+                for _ in 0..500 {
+                    stream.send(b"ping");
+                    assert_eq!(&stream.receive().await.unwrap().unwrap()[..], b"ping");
+                }
+            })
+        });
+        for asking in asking.collect::<Vec<_>>() {
+            asking.await.unwrap();
+        }
+        let (enters, turns) = (metrics().enters - before.enters, metrics().turns - before.turns);
+        // Each call hands over what there is and brings what came. If something came when nothing
+        // was to leave, the call that brings it is one more.
+        assert!(enters <= turns + turns / 8, "{enters} calls in {turns} turns");
+    });
+    peer.join().unwrap();
 }
 
 #[test]

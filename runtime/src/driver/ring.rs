@@ -261,20 +261,21 @@ impl Ring {
         self.enter(counters, want, until.as_ref()).map(drop)
     }
 
-    /// Moves all completions that there are to `into`; first has the kernel make those it put off.
+    /// Moves completions to `into`: all that there are, or, if there are none, those that the kernel
+    /// put off and makes now.
     pub(crate) fn completions(
         &mut self,
         counters: &Counters,
         into: &mut VecDeque<Completion>,
     ) -> io::Result<()> {
-        if self.has_deferred() {
+        self.reap();
+        if self.reaped.is_empty() && self.has_deferred() {
             if self.submission().cq_overflow() {
                 counters.overflows.add(1);
             }
-            self.reap();
             self.enter(counters, 0, None)?;
+            self.reap();
         }
-        self.reap();
         self.in_flight -= self.reaped.iter().filter(|completion| !completion.more).count();
         into.extend(self.reaped.drain(..));
         Ok(())
