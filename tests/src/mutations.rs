@@ -49,6 +49,8 @@ const TIMERS: &str = "client/src/core/calls/timers.rs";
 const BUDGET: &str = "client/src/core/budget.rs";
 const OUTCOME: &str = "client/src/core/outcome.rs";
 const CALL: &str = "client/src/core/call.rs";
+const ROOM: &str = "client/src/core/room.rs";
+const STRAND: &str = "client/src/core/calls/strand.rs";
 const SENDING: &str = "runtime/src/net/sending.rs";
 const RECEIVING: &str = "runtime/src/net/receiving.rs";
 const CONNECTION: &str = "server/src/io/connection.rs";
@@ -378,6 +380,48 @@ pub const MUTATIONS: &[Mutation] = &[
         CALLS,
         "        self.counters.cancelled += 1;\n        self.conclude(slot, now);",
         "        self.counters.cancelled += 1;\n        let done = self.fail_with(slot, ErrorKind::Cancelled, now);\n        self.effects.push_back(Pending::Done(done));",
+    ),
+    mutation(
+        "what was decided on counts once more when it is sent",
+        ROOM,
+        "        self.decided -= size as usize;",
+        "        let _ = size;",
+    ),
+    mutation(
+        "the credit of a request that is not sent is lost",
+        ROOM,
+        "        self.credit.refund(size as usize);",
+        "        let _ = size;",
+    ),
+    mutation(
+        "more credit is spent than was granted",
+        ROOM,
+        "        self.is_read() && self.credit.allows(size as usize)",
+        "        self.is_read() && (self.credit.allows(size as usize) || true)",
+    ),
+    mutation(
+        "nobody is told that there is room again",
+        STRAND,
+        "        replica.line_due |= due;",
+        "        replica.line_due |= due && false;",
+    ),
+    mutation(
+        "who begins goes before those who wait for room",
+        CALLS,
+        "        self.serve_lines(now);\n        match self.admit",
+        "        match self.admit",
+    ),
+    mutation(
+        "a large call is passed for ever",
+        STRAND,
+        "        if call.passed >= MOST_PASSED && replica.kept_for == 0 {",
+        "        if false && replica.kept_for == 0 {",
+    ),
+    mutation(
+        "room stays kept for a call that is over",
+        STRAND,
+        "                self.replicas.get_mut(place).kept_for = 0;\n                self.room_came(place);",
+        "                self.room_came(place);",
     ),
 ];
 

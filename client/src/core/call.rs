@@ -6,6 +6,7 @@ use bowline_time::{Instant, TimerKey};
 use super::methods::Kind;
 use super::outcome::End;
 use super::replicas::Wanted;
+use super::waiting::Waiter;
 
 /// How many copies a call may have over its life. A copy's number is its place, so a frame finds
 /// its copy in two steps; and no call can be sent around for ever.
@@ -128,6 +129,8 @@ pub(crate) struct Call<P> {
     pub(crate) hedge_at: Instant,
     /// Until when it waits for a replica to be connected, while none is.
     pub(crate) stranded_until: Instant,
+    /// How often it was passed by others while it was the first to wait for room.
+    pub(crate) passed: u8,
     /// When it is tried again, after every replica refused it.
     pub(crate) retry_at: Instant,
     pub(crate) retries: u8,
@@ -173,6 +176,7 @@ impl<P> Call<P> {
             twin_at: never,
             hedge_at: never,
             stranded_until: never,
+            passed: 0,
             retry_at: never,
             retries: 0,
             timer: None,
@@ -190,8 +194,13 @@ impl<P> Call<P> {
         }
     }
 
+    /// As it stands in line.
+    pub(crate) fn waiter(&self) -> Waiter {
+        Waiter { seq: self.seq, copies: self.len }
+    }
+
     pub(crate) fn wanted(&self) -> Wanted {
-        Wanted { size: self.size, method: self.method, key: self.shard_key }
+        Wanted { seq: self.seq, size: self.size, method: self.method, key: self.shard_key }
     }
 
     pub(crate) fn copies(&self) -> &[Copied] {

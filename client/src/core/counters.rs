@@ -23,6 +23,9 @@ pub struct Counters {
     pub stranded: u64,
     /// Calls that had to wait until a replica granted more, or read what it had been sent.
     pub waited_for_room: u64,
+    /// How often a replica was sent nothing until there was room for the call that had waited
+    /// longest for it, and had been passed by others too often.
+    pub room_kept: u64,
     /// Calls that were refused at the start: too many, too large, too late, no replica.
     pub refused: u64,
 
@@ -199,6 +202,7 @@ impl Counters {
             waiting: self.waiting,
             stranded: self.stranded - earlier.stranded,
             waited_for_room: self.waited_for_room - earlier.waited_for_room,
+            room_kept: self.room_kept - earlier.room_kept,
             refused: self.refused - earlier.refused,
             attempts: self.attempts - earlier.attempts,
             replied: self.replied - earlier.replied,

@@ -52,6 +52,7 @@ mod shadow;
 mod slots;
 mod switch;
 pub mod tie;
+mod waiting;
 
 pub use budget::{Budget, BudgetConfig, NoToken, Token};
 pub use call::MAX_ATTEMPTS;

@@ -10,6 +10,7 @@ use super::health::Health;
 use super::pick::Order;
 use super::placement::Placement;
 use super::room::Room;
+use super::waiting::Waiting;
 
 /// No such replica.
 const UNKNOWN: u16 = u16::MAX;
@@ -27,6 +28,8 @@ const SLOWEST: f64 = 64.0;
 /// What a replica must serve to be asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
+    /// The call; 0 of one that only begins.
+    pub(crate) seq: u64,
     pub(crate) size: u32,
     pub(crate) method: Method,
     pub(crate) key: Option<u64>,
@@ -63,6 +66,12 @@ pub(crate) struct Replica {
     /// not say.
     pub(crate) methods: Option<Vec<(Method, bool)>>,
     pub(crate) room: Room,
+    /// Calls that it would serve, had it room.
+    pub(crate) waiting: Waiting,
+    /// There may be room for one of those.
+    pub(crate) line_due: bool,
+    /// The one call that it is sent until there was room for that; 0 of none.
+    pub(crate) kept_for: u64,
     /// The first of the copies that are out there.
     pub(crate) head: u32,
 }
@@ -87,15 +96,21 @@ impl Replica {
 
     /// It may be sent something new of that kind and size now.
     pub(crate) fn fits(&self, wanted: Wanted) -> bool {
-        self.would_fit(wanted) && self.room.allows(wanted.size)
+        self.would_fit(wanted) && self.has_room(wanted)
     }
 
     /// It could be sent that, had it granted more or read what it was sent.
     pub(crate) fn lacks_room(&self, wanted: Wanted) -> bool {
-        self.would_fit(wanted) && !self.room.allows(wanted.size)
+        self.would_fit(wanted) && !self.has_room(wanted)
     }
 
-    fn would_fit(&self, wanted: Wanted) -> bool {
+    fn has_room(&self, wanted: Wanted) -> bool {
+        let kept = self.kept_for != 0 && self.kept_for != wanted.seq;
+        !kept && self.room.allows(wanted.size)
+    }
+
+    /// It could be sent that, but for its room.
+    pub(crate) fn would_fit(&self, wanted: Wanted) -> bool {
         self.is_open() && wanted.size <= self.takes && self.serves(wanted)
     }
 
@@ -228,6 +243,9 @@ impl Replicas {
             takes: u32::MAX,
             methods: None,
             room: Room::new(self.max_backlog),
+            waiting: Waiting::default(),
+            line_due: false,
+            kept_for: 0,
             head: NIL,
         });
     }
@@ -253,6 +271,11 @@ impl Replicas {
     /// No replica of the set is there for calls of that kind.
     pub(crate) fn none_serves(&self, wanted: Wanted) -> bool {
         !self.all.is_empty() && self.all.iter().all(|replica| !replica.serves(wanted))
+    }
+
+    /// How many there are: as many places.
+    pub(crate) fn len(&self) -> u16 {
+        self.all.len() as u16
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Replica)> {

@@ -70,9 +70,9 @@ impl Room {
         self.credit.refund(size as usize);
     }
 
-    /// How many requests the credit is good for.
-    pub(crate) const fn requests(&self) -> u64 {
-        self.credit.left().requests
+    /// There is room for a request, if that is small enough.
+    pub(crate) const fn is_left(&self) -> bool {
+        self.allows(0)
     }
 }
 

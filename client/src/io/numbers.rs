@@ -136,6 +136,7 @@ const COUNTERS: &[Metric<u64>] = &[
     ("calls_waited_for_room", "Calls that waited for credit or a backlog.", |s| {
         s.counters.waited_for_room
     }),
+    ("room_kept", "Rooms kept for the longest wait.", |s| s.counters.room_kept),
     ("calls_refused", "Calls that were refused at the start.", |s| s.counters.refused),
     ("deadlines_missed", "Calls whose deadline passed.", |s| s.counters.deadline_missed),
     ("attempts", "Copies that were sent.", |s| s.counters.attempts),

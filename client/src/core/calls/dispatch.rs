@@ -46,6 +46,7 @@ impl<P> Calls<P> {
         call.twin_at = Instant::FAR_FUTURE;
         call.hedge_at = Instant::FAR_FUTURE;
         call.stranded_until = Instant::FAR_FUTURE;
+        call.passed = 0;
         call.retry_at = Instant::FAR_FUTURE;
         call.retries = 0;
         (call.len, call.live, call.ran) = (0, 0, 0);
@@ -185,6 +186,7 @@ impl<P> Calls<P> {
         let replica = self.replicas.get_mut(place);
         replica.in_flight += 1;
         replica.room.spend(call.size);
+        let passes = !replica.waiting.is_empty();
         replica.uses = replica.uses.saturating_sub(1);
         replica.warm_since.get_or_insert(now);
         replica.health.asked(now);
@@ -192,6 +194,9 @@ impl<P> Calls<P> {
         let class = if kind == call.kind { call.class } else { self.methods.class(kind, now) };
         self.slots.get_mut(slot).copies[usize::from(n)].class = class;
         self.link(slot, n, place);
+        if passes {
+            self.pass(place, seq);
+        }
         self.effects.push_back(Pending::Send { seq, n });
     }
 

@@ -44,6 +44,7 @@ use super::policies::{Policies, Trial};
 use super::policy::{Policy, PolicyId};
 use super::replicas::{Replica, ReplicaState, Replicas, Wanted};
 use super::slots::Slots;
+use super::waiting::Waiting;
 
 /// What is kept back at least of a deadline for the way there and back, and for the work at its
 /// ends: a round trip on loopback. A mean that was measured on an idle link is less than that.
@@ -76,8 +77,12 @@ pub struct Calls<P> {
     watched: u32,
     /// Calls that wait for a replica to be connected.
     stranded: u32,
-    /// Those, in the order in which they came, and some that wait no longer.
-    stranded_queue: VecDeque<u64>,
+    /// Those, in the order in which they came.
+    stranded_line: Waiting,
+    /// All of them are to be looked at.
+    all_due: bool,
+    /// Those are to be looked at that wait for a replica whose line is due.
+    line_due: bool,
     histograms: Histograms,
 }
 
@@ -128,7 +133,9 @@ impl<P> Calls<P> {
             waiting: 0,
             watched: 0,
             stranded: 0,
-            stranded_queue: VecDeque::new(),
+            stranded_line: Waiting::default(),
+            all_due: false,
+            line_due: false,
             histograms: Histograms {
                 calls: histogram(),
                 attempts: histogram(),
@@ -237,6 +244,9 @@ impl<P> Calls<P> {
     ) -> Result<(), ConfigError> {
         placement.validate()?;
         self.replicas.place(id, placement);
+        if let Some(place) = self.replicas.find(id) {
+            self.line_up_all(place);
+        }
         Ok(())
     }
 
@@ -254,6 +264,7 @@ impl<P> Calls<P> {
     fn set_removed(&mut self, id: ReplicaId, removed: bool) {
         if let Some(place) = self.replicas.find(id) {
             self.replicas.get_mut(place).removed = removed;
+            self.line_up_all(place);
         }
     }
 
@@ -270,7 +281,7 @@ impl<P> Calls<P> {
         replica.station = Some(station);
         replica.leaving = false;
         replica.warm_since = None;
-        self.wake_stranded();
+        self.line_up_all(place);
         true
     }
 
@@ -306,8 +317,7 @@ impl<P> Calls<P> {
     pub fn on_credit(&mut self, id: ReplicaId, credit: Credit) {
         let Some(place) = self.replicas.find(id) else { return };
         self.replicas.get_mut(place).room.on_credit(credit);
-        let requests = self.replicas.get(place).room.requests();
-        self.wake_for_room(place, usize::try_from(requests).unwrap_or(usize::MAX));
+        self.room_came(place);
     }
 
     /// So many bytes wait for the replica to read. To be said after each [`Effect::Send`], and when
@@ -315,7 +325,7 @@ impl<P> Calls<P> {
     pub fn on_backlog(&mut self, id: ReplicaId, bytes: usize) {
         let Some(place) = self.replicas.find(id) else { return };
         if self.replicas.get_mut(place).room.on_backlog(bytes) {
-            self.wake_for_room(place, usize::MAX);
+            self.room_came(place);
         }
     }
 
@@ -340,6 +350,8 @@ impl<P> Calls<P> {
     /// The call was not begun: too many calls, too large a payload, or no time left; or no replica,
     /// if it may not wait for one.
     pub fn start(&mut self, now: Instant, spec: Spec<P>) -> Result<CallKey, Error> {
+        // Who waited comes first.
+        self.serve_lines(now);
         match self.admit(now, &spec) {
             Ok(first) => Ok(self.begin(now, spec, first)),
             Err(kind) => {
@@ -364,7 +376,7 @@ impl<P> Calls<P> {
         if self.replicas.none_takes(spec.size) {
             return Err(ErrorKind::PayloadTooLarge);
         }
-        let wanted = Wanted { size: spec.size, method: spec.method, key: spec.shard_key };
+        let wanted = Wanted { seq: 0, size: spec.size, method: spec.method, key: spec.shard_key };
         if self.replicas.none_serves(wanted) {
             return Err(ErrorKind::NoReplica);
         }

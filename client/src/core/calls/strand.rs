@@ -4,11 +4,37 @@
 //! have one in a moment, long before most deadlines. So calls wait, for as long as the
 //! configuration's patience. And a replica that has granted no more, or does not read, will: so
 //! calls wait for that until their deadlines.
+//!
+//! Who waits for room stands in a line at each replica that would serve it, in the order in which
+//! calls came. What comes free goes to the first that it is enough for: one that needs less may
+//! pass one that needs more, and so may a call that only begins. But the first in line is passed
+//! [`MOST_PASSED`] times at most. Then the replica's room is kept until it is enough for that one,
+//! or the call is over, and nothing else is sent there: so no call waits for ever, however large it
+//! is, and how often that came to pass is counted (`room_kept`).
 
 use bowline_protocol::{ErrorKind, Seq};
 use bowline_time::Instant;
 
 use super::{Calls, Pending};
+use crate::core::slots::Slots;
+use crate::core::waiting::{Waiter, Waiting};
+
+/// So often calls that came later, and need less, are sent before the first in line. Few enough
+/// that a large call has its turn within the time that some tens of small ones take; many enough
+/// that small ones seldom wait for a large one's sake.
+const MOST_PASSED: u8 = 64;
+
+/// So many calls for which there is too little room are passed over in search of one for which
+/// there is enough: what a credit costs is bounded by what it lets go, however many wait.
+const LOOK: usize = 16;
+
+/// The call waits still, since it came to stand there.
+fn waits<P>(slots: &Slots<P>, waiter: &Waiter) -> bool {
+    slots.find(Seq(waiter.seq)).is_some_and(|slot| {
+        let call = slots.get(slot);
+        call.is_stranded() && call.waiter() == *waiter
+    })
+}
 
 impl<P> Calls<P> {
     /// No copy of the call is out; it waits for a replica.
@@ -17,24 +43,42 @@ impl<P> Calls<P> {
         let call = self.slots.get_mut(slot);
         call.stranded_until = if for_room { call.deadline } else { now + self.config.patience };
         call.hedge_at = Instant::FAR_FUTURE;
-        let seq = call.seq;
+        call.passed = 0;
+        let waiter = call.waiter();
         self.stranded += 1;
         match for_room {
             true => self.counters.waited_for_room += 1,
             false => self.counters.stranded += 1,
         }
-        self.queue_stranded(seq);
+        let (slots, many) = (&self.slots, self.stranded);
+        self.stranded_line.enter(waiter, many, |it| waits(slots, it));
+        for place in 0..self.replicas.len() {
+            self.line_up(slot, place);
+        }
     }
 
-    /// Puts a call in line, and drops those that wait no longer when they are most of it.
-    fn queue_stranded(&mut self, seq: u64) {
-        if self.stranded_queue.len() >= 2 * self.stranded as usize + 64 {
+    /// Puts a call that waits in line at a replica, if that would serve it.
+    fn line_up(&mut self, slot: u32, place: u16) {
+        let call = self.slots.get(slot);
+        let replica = self.replicas.get_mut(place);
+        if replica.would_fit(call.wanted()) && !call.was_failed_by(place) {
             let slots = &self.slots;
-            self.stranded_queue.retain(|&seq| {
-                slots.find(Seq(seq)).is_some_and(|slot| slots.get(slot).is_stranded())
-            });
+            replica.waiting.enter(call.waiter(), self.stranded, |it| waits(slots, it));
         }
-        self.stranded_queue.push_back(seq);
+    }
+
+    /// The replica is connected, or moved to where it serves others: those wait for it that it would
+    /// serve now, in the order in which they came, and all who wait may be due.
+    pub(super) fn line_up_all(&mut self, place: u16) {
+        let replica = self.replicas.get_mut(place);
+        replica.waiting.clear();
+        replica.kept_for = 0;
+        for at in 0..self.stranded_line.len() {
+            if let Some(slot) = self.waiter_at(at) {
+                self.line_up(slot, place);
+            }
+        }
+        self.all_due |= self.stranded > 0;
     }
 
     /// A connected replica would be asked that has not failed the call, had it room.
@@ -45,12 +89,20 @@ impl<P> Calls<P> {
         self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && !failed(place))
     }
 
-    /// The call waits for a replica no longer.
+    /// The call waits for a replica no longer: what was kept for it is there for others.
     pub(super) fn unstrand(&mut self, slot: u32) {
         let call = self.slots.get_mut(slot);
-        if call.is_stranded() {
-            call.stranded_until = Instant::FAR_FUTURE;
-            self.stranded -= 1;
+        if !call.is_stranded() {
+            return;
+        }
+        call.stranded_until = Instant::FAR_FUTURE;
+        self.stranded -= 1;
+        let seq = call.seq;
+        for place in 0..self.replicas.len() {
+            if self.replicas.get(place).kept_for == seq {
+                self.replicas.get_mut(place).kept_for = 0;
+                self.room_came(place);
+            }
         }
     }
 
@@ -69,43 +121,92 @@ impl<P> Calls<P> {
         self.lacks_room(slot) || may_connect()
     }
 
-    /// Makes all calls due that wait for a replica.
-    pub(super) fn wake_stranded(&mut self) {
-        self.wake_where(usize::MAX, |_, _| true);
-    }
-
-    /// Makes calls due for which that replica has room now, at most so many, and those first that
-    /// came first.
-    pub(super) fn wake_for_room(&mut self, place: u16, most: usize) {
-        self.wake_where(most, |calls, slot| {
-            calls.replicas.get(place).fits(calls.slots.get(slot).wanted())
-        });
-    }
-
-    fn wake_where(&mut self, most: usize, suits: impl Fn(&Self, u32) -> bool) {
-        let mut woken = 0;
-        for _ in 0..self.stranded_queue.len() {
-            if woken == most {
-                return;
-            }
-            let Some(seq) = self.stranded_queue.pop_front() else { return };
-            let slot = self.slots.find(Seq(seq));
-            let Some(slot) = slot.filter(|&slot| self.slots.get(slot).is_stranded()) else {
-                continue;
-            };
-            if suits(self, slot) {
-                self.set_timer(slot, Instant::EPOCH);
-                woken += 1;
-            } else {
-                self.stranded_queue.push_back(seq);
-            }
-        }
+    /// The replica may have room for more: who waits for that is due.
+    pub(super) fn room_came(&mut self, place: u16) {
+        let replica = self.replicas.get_mut(place);
+        let due = !replica.waiting.is_empty();
+        replica.line_due |= due;
+        self.line_due |= due;
     }
 
     /// A replica never hears of a request for which credit was spent: another call may have that.
     pub(super) fn refund(&mut self, place: u16, size: u32) {
         self.replicas.get_mut(place).room.refund(size);
-        self.wake_for_room(place, 1);
+        self.room_came(place);
+    }
+
+    /// Calls that wait are due.
+    pub(super) fn is_line_due(&self) -> bool {
+        self.line_due || self.all_due
+    }
+
+    /// Sends what waited and need wait no more.
+    pub(super) fn serve_lines(&mut self, now: Instant) {
+        if core::mem::take(&mut self.all_due) {
+            self.serve_all(now);
+        }
+        if core::mem::take(&mut self.line_due) {
+            for place in 0..self.replicas.len() {
+                if core::mem::take(&mut self.replicas.get_mut(place).line_due) {
+                    self.serve_line(place, now);
+                }
+            }
+        }
+    }
+
+    /// Looks at all who wait: a replica was connected.
+    fn serve_all(&mut self, now: Instant) {
+        for at in 0..self.stranded_line.len() {
+            if let Some(slot) = self.waiter_at(at) {
+                self.rescue(slot, now);
+            }
+        }
+    }
+
+    /// The slot of the call at that place of all who wait, if it waits still.
+    fn waiter_at(&self, at: usize) -> Option<u32> {
+        let waiter = self.stranded_line.get(at).filter(|it| waits(&self.slots, it))?;
+        self.slots.find(Seq(waiter.seq))
+    }
+
+    /// Looks at the first who wait for this replica, while it has room.
+    fn serve_line(&mut self, place: u16, now: Instant) {
+        let mut behind = 0;
+        while behind < LOOK {
+            let replica = self.replicas.get_mut(place);
+            if !replica.room.is_left() {
+                return;
+            }
+            let Some(slot) = Self::next_in(&mut replica.waiting, &self.slots, behind) else {
+                return;
+            };
+            if replica.fits(self.slots.get(slot).wanted()) {
+                self.rescue(slot, now);
+            }
+            behind += usize::from(self.slots.get(slot).is_stranded());
+        }
+    }
+
+    /// The slot of the call in a line behind so many that wait still.
+    fn next_in(line: &mut Waiting, slots: &Slots<P>, behind: usize) -> Option<u32> {
+        let waiter = line.behind(behind, |it| waits(slots, it))?;
+        slots.find(Seq(waiter.seq))
+    }
+
+    /// A copy of that call goes to the replica. If the first who waits for it came before, that is
+    /// passed, and once it was too often, the replica's room is kept for it.
+    pub(super) fn pass(&mut self, place: u16, seq: u64) {
+        let replica = self.replicas.get_mut(place);
+        let Some(slot) = Self::next_in(&mut replica.waiting, &self.slots, 0) else { return };
+        let call = self.slots.get_mut(slot);
+        if seq < call.seq {
+            return;
+        }
+        call.passed = call.passed.saturating_add(1);
+        if call.passed >= MOST_PASSED && replica.kept_for == 0 {
+            replica.kept_for = call.seq;
+            self.counters.room_kept += 1;
+        }
     }
 
     /// Sends the call's copy if there is a replica for it now, or gives up if it waited enough.
@@ -119,11 +220,10 @@ impl<P> Calls<P> {
                 let done = self.fail_held(slot, now);
                 self.effects.push_back(Pending::Done(done));
             } else {
-                let (seq, deadline) = (call.seq, call.deadline);
+                let deadline = call.deadline;
                 if self.lacks_room(slot) {
                     self.slots.get_mut(slot).stranded_until = deadline;
                 }
-                self.queue_stranded(seq);
                 self.arm(slot);
             }
             return;

@@ -11,7 +11,7 @@ use crate::core::call::{Phase, State};
 impl<P> Calls<P> {
     /// When to call [`Calls::on_timeout`] next; None while nothing is waited for.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.wheel.next()
+        if self.is_line_due() { Some(Instant::EPOCH) } else { self.wheel.next() }
     }
 
     /// Time has passed.
@@ -19,6 +19,7 @@ impl<P> Calls<P> {
         // The wheel's time never goes back, and what it calls due must be due here.
         let now = now.max(self.latest);
         self.latest = now;
+        self.serve_lines(now);
         while let Some(seq) = self.wheel.expire(now) {
             let Some(slot) = self.slots.find(Seq(seq)) else { continue };
             self.slots.get_mut(slot).timer = None;

@@ -60,3 +60,102 @@ fn a_replica_that_does_not_read_is_sent_nothing_until_it_does() {
     assert!(world.ok(A, call, 0).is_some());
     world.at_rest();
 }
+
+/// Only A is there, with credit for a hundred bytes, and has been sent so many of them.
+fn filled(bytes: u32) -> (World, CallKey) {
+    let mut world = narrow();
+    world.calls.on_granted(A, Some(Credit { requests: u64::MAX, bytes: 100 }));
+    let call = start_sized(&mut world, bytes);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    (world, call)
+}
+
+fn start_sized(world: &mut World, size: u32) -> CallKey {
+    let spec = Spec { size, deadline: world.now + 1000 * DEADLINE, ..world.spec(world.none) };
+    world.try_start(spec).unwrap()
+}
+
+/// The sequence numbers of what was sent since the last look.
+fn sent_calls(world: &mut World) -> Vec<Seq> {
+    core::mem::take(&mut world.sends).iter().map(|(_, request)| request.attempt.seq).collect()
+}
+
+#[test]
+fn calls_that_wait_go_in_the_order_in_which_they_came_and_before_one_that_only_begins() {
+    let (mut world, _) = filled(100);
+    let waiting: Vec<_> = (0..5).map(|_| start_sized(&mut world, 10).seq()).collect();
+    world.nothing_sent();
+    world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: 130 });
+    // It begins before time is told of: what came free is not its.
+    let late = start_sized(&mut world, 10).seq();
+    assert_eq!(sent_calls(&mut world), waiting[..3]);
+    world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: 160 });
+    world.pass(Duration::ZERO);
+    assert_eq!(sent_calls(&mut world), [waiting[3], waiting[4], late]);
+}
+
+#[test]
+fn a_call_that_needs_more_is_passed_so_often_and_then_has_its_turn() {
+    let (mut world, _) = filled(100);
+    let large = start_sized(&mut world, 100).seq();
+    let (mut granted, mut passed) = (100, 0);
+    // There is room for a small call each time, and never for the large one.
+    while world.calls.counters().room_kept == 0 {
+        granted += 10;
+        world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: granted });
+        start_sized(&mut world, 10);
+        assert_eq!(sent_calls(&mut world).len(), 1, "none waits for the large one's sake");
+        passed += 1;
+        assert!(passed <= 64);
+    }
+    assert_eq!(passed, 64);
+    let small = start_sized(&mut world, 10).seq();
+    for _ in 0..9 {
+        granted += 10;
+        world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: granted });
+        world.pass(Duration::ZERO);
+        world.nothing_sent();
+    }
+    world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: granted + 20 });
+    world.pass(Duration::ZERO);
+    assert_eq!(sent_calls(&mut world), [large, small], "what is left is for others");
+}
+
+#[test]
+fn room_that_was_kept_is_there_for_others_when_its_call_is_over() {
+    let (mut world, _) = filled(100);
+    let large = start_sized(&mut world, 100);
+    for turn in 1..=64 {
+        world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: 100 + 10 * turn });
+        start_sized(&mut world, 10);
+    }
+    assert_eq!(sent_calls(&mut world).len(), 64);
+    let small = start_sized(&mut world, 10).seq();
+    world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: 100 + 10 * 65 });
+    world.pass(Duration::ZERO);
+    world.nothing_sent();
+    assert!(world.calls.cancel(large, world.now));
+    world.pass(Duration::ZERO);
+    assert_eq!(sent_calls(&mut world), [small]);
+}
+
+#[test]
+fn a_replica_that_comes_is_asked_for_those_who_wait_for_another() {
+    let (mut world, _) = filled(100);
+    let waiting: Vec<_> = (0..3).map(|_| start_sized(&mut world, 10).seq()).collect();
+    world.connected(B);
+    assert_eq!(sent_calls(&mut world), waiting);
+}
+
+#[test]
+fn however_many_wait_for_more_a_small_one_behind_a_few_of_them_goes() {
+    let (mut world, _) = filled(100);
+    for _ in 0..10 {
+        start_sized(&mut world, 100);
+    }
+    let small = start_sized(&mut world, 10).seq();
+    world.nothing_sent();
+    world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: 110 });
+    world.pass(Duration::ZERO);
+    assert_eq!(sent_calls(&mut world), [small]);
+}
