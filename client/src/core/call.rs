@@ -216,6 +216,11 @@ impl<P> Call<P> {
         self.stranded_until != Instant::FAR_FUTURE
     }
 
+    /// No copy is out, and the next goes to a replica that is connected meanwhile.
+    pub(crate) fn is_in_line(&self) -> bool {
+        self.is_stranded() || self.retry_at != Instant::FAR_FUTURE
+    }
+
     /// The second copy was announced and is not sent.
     pub(crate) fn is_announced(&self) -> bool {
         self.pair.is_some() && self.copies[1].state == State::Announced

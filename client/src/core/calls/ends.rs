@@ -183,7 +183,7 @@ impl<P> Calls<P> {
     /// The call is over, however: stops its copies, and lets go of it, or watches what is left.
     pub(super) fn conclude(&mut self, slot: u32, now: Instant) {
         self.waiting -= 1;
-        self.unstrand(slot);
+        self.leave_line(slot);
         if self.slots.get(slot).is_announced() {
             self.void_twin(slot);
         }

@@ -75,10 +75,10 @@ pub struct Calls<P> {
     ends: Option<VecDeque<CopyEnd>>,
     waiting: u32,
     watched: u32,
-    /// Calls that wait for a replica to be connected.
-    stranded: u32,
+    /// Calls of which no copy is out, as they wait for a replica, for its room, or to be tried again.
+    in_line: u32,
     /// Those, in the order in which they came.
-    stranded_line: Waiting,
+    line: Waiting,
     /// All of them are to be looked at.
     all_due: bool,
     /// Those are to be looked at that wait for a replica whose line is due.
@@ -132,8 +132,8 @@ impl<P> Calls<P> {
             ends: None,
             waiting: 0,
             watched: 0,
-            stranded: 0,
-            stranded_line: Waiting::default(),
+            in_line: 0,
+            line: Waiting::default(),
             all_due: false,
             line_due: false,
             histograms: Histograms {

@@ -29,14 +29,25 @@ impl<P> Calls<P> {
         call.retry_at = now + wait;
         call.hedge_at = Instant::FAR_FUTURE;
         call.retries += 1;
+        self.enter_line(slot);
         self.arm(slot);
         true
     }
 
+    /// A replica was connected. If it has not refused the call, that goes there now, and may still be
+    /// tried again later, should it be refused there, too; the token stays with the call.
+    pub(super) fn forgo_retry(&mut self, slot: u32, now: Instant) {
+        let Some(place) = self.pick_other(slot, now) else { return };
+        self.leave_line(slot);
+        self.slots.get_mut(slot).retries -= 1;
+        self.send_again(slot, place, now);
+        self.arm(slot);
+    }
+
     /// The wait is over: whoever refused the call may be asked again.
     pub(super) fn retry(&mut self, slot: u32, now: Instant) {
+        self.leave_line(slot);
         let call = self.slots.get_mut(slot);
-        call.retry_at = Instant::FAR_FUTURE;
         for copy in &mut call.copies[..usize::from(call.len)] {
             copy.failed &= !is_refusal(copy.state);
         }

@@ -3,7 +3,8 @@
 //! A client that stood still for too long, or just began, has no connection at all; but it will
 //! have one in a moment, long before most deadlines. So calls wait, for as long as the
 //! configuration's patience. And a replica that has granted no more, or does not read, will: so
-//! calls wait for that until their deadlines.
+//! calls wait for that until their deadlines. One that every replica refused waits for its time to be
+//! tried again, unless one is connected before that has not refused it.
 //!
 //! Who waits for room stands in a line at each replica that would serve it, in the order in which
 //! calls came. What comes free goes to the first that it is enough for: one that needs less may
@@ -32,7 +33,7 @@ const LOOK: usize = 16;
 fn waits<P>(slots: &Slots<P>, waiter: &Waiter) -> bool {
     slots.find(Seq(waiter.seq)).is_some_and(|slot| {
         let call = slots.get(slot);
-        call.is_stranded() && call.waiter() == *waiter
+        call.is_in_line() && call.waiter() == *waiter
     })
 }
 
@@ -44,26 +45,30 @@ impl<P> Calls<P> {
         call.stranded_until = if for_room { call.deadline } else { now + self.config.patience };
         call.hedge_at = Instant::FAR_FUTURE;
         call.passed = 0;
-        let waiter = call.waiter();
-        self.stranded += 1;
         match for_room {
             true => self.counters.waited_for_room += 1,
             false => self.counters.stranded += 1,
         }
-        let (slots, many) = (&self.slots, self.stranded);
-        self.stranded_line.enter(waiter, many, |it| waits(slots, it));
+        self.enter_line(slot);
         for place in 0..self.replicas.len() {
             self.line_up(slot, place);
         }
+    }
+
+    /// Puts a call in the line of all who wait.
+    pub(super) fn enter_line(&mut self, slot: u32) {
+        self.in_line += 1;
+        let (slots, many) = (&self.slots, self.in_line);
+        self.line.enter(slots.get(slot).waiter(), many, |it| waits(slots, it));
     }
 
     /// Puts a call that waits in line at a replica, if that would serve it.
     fn line_up(&mut self, slot: u32, place: u16) {
         let call = self.slots.get(slot);
         let replica = self.replicas.get_mut(place);
-        if replica.would_fit(call.wanted()) && !call.was_failed_by(place) {
+        if call.is_stranded() && replica.would_fit(call.wanted()) && !call.was_failed_by(place) {
             let slots = &self.slots;
-            replica.waiting.enter(call.waiter(), self.stranded, |it| waits(slots, it));
+            replica.waiting.enter(call.waiter(), self.in_line, |it| waits(slots, it));
         }
     }
 
@@ -73,12 +78,12 @@ impl<P> Calls<P> {
         let replica = self.replicas.get_mut(place);
         replica.waiting.clear();
         replica.kept_for = 0;
-        for at in 0..self.stranded_line.len() {
+        for at in 0..self.line.len() {
             if let Some(slot) = self.waiter_at(at) {
                 self.line_up(slot, place);
             }
         }
-        self.all_due |= self.stranded > 0;
+        self.all_due |= self.in_line > 0;
     }
 
     /// A connected replica would be asked that has not failed the call, had it room.
@@ -90,13 +95,14 @@ impl<P> Calls<P> {
     }
 
     /// The call waits for a replica no longer: what was kept for it is there for others.
-    pub(super) fn unstrand(&mut self, slot: u32) {
+    pub(super) fn leave_line(&mut self, slot: u32) {
         let call = self.slots.get_mut(slot);
-        if !call.is_stranded() {
+        if !call.is_in_line() {
             return;
         }
         call.stranded_until = Instant::FAR_FUTURE;
-        self.stranded -= 1;
+        call.retry_at = Instant::FAR_FUTURE;
+        self.in_line -= 1;
         let seq = call.seq;
         for place in 0..self.replicas.len() {
             if self.replicas.get(place).kept_for == seq {
@@ -156,16 +162,18 @@ impl<P> Calls<P> {
 
     /// Looks at all who wait: a replica was connected.
     fn serve_all(&mut self, now: Instant) {
-        for at in 0..self.stranded_line.len() {
-            if let Some(slot) = self.waiter_at(at) {
-                self.rescue(slot, now);
+        for at in 0..self.line.len() {
+            match self.waiter_at(at) {
+                Some(slot) if self.slots.get(slot).is_stranded() => self.rescue(slot, now),
+                Some(slot) => self.forgo_retry(slot, now),
+                None => {}
             }
         }
     }
 
     /// The slot of the call at that place of all who wait, if it waits still.
     fn waiter_at(&self, at: usize) -> Option<u32> {
-        let waiter = self.stranded_line.get(at).filter(|it| waits(&self.slots, it))?;
+        let waiter = self.line.get(at).filter(|it| waits(&self.slots, it))?;
         self.slots.find(Seq(waiter.seq))
     }
 
@@ -183,7 +191,7 @@ impl<P> Calls<P> {
             if replica.fits(self.slots.get(slot).wanted()) {
                 self.rescue(slot, now);
             }
-            behind += usize::from(self.slots.get(slot).is_stranded());
+            behind += usize::from(self.slots.get(slot).is_in_line());
         }
     }
 
@@ -228,7 +236,7 @@ impl<P> Calls<P> {
             }
             return;
         };
-        self.unstrand(slot);
+        self.leave_line(slot);
         if self.slots.get(slot).len == 0 {
             self.send_first(slot, place, now);
         } else {

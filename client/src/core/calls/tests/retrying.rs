@@ -80,3 +80,30 @@ fn a_caller_that_drops_the_call_during_the_wait_leaves_nothing() {
     world.nothing_sent();
     world.at_rest();
 }
+
+#[test]
+fn a_call_that_waits_for_its_retry_goes_at_once_to_a_replica_that_comes_and_has_not_refused_it() {
+    let mut world = retrying(BudgetConfig::default());
+    world.closed(B);
+    world.closed(C);
+    let call = world.start(world.none);
+    world.overloaded(A, call, 0);
+    world.sends.clear();
+    world.waits();
+    // Who has refused it is not asked before its time, whoever else comes.
+    world.closed(A);
+    world.connected(A);
+    world.nothing_sent();
+    world.connected(B);
+    assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+    // The retry was not spent.
+    world.overloaded(B, call, 1);
+    world.waits();
+    assert_eq!(world.calls.counters().retries, 0);
+    world.pass(MS(8));
+    let (to, n, _) = world.sent();
+    assert!(world.ok(to, call, n).is_some());
+    assert_eq!(world.calls.budget().level(), 256, "one ran, none of them extra");
+    assert_eq!(world.calls.counters().retries, 1);
+    world.at_rest();
+}
