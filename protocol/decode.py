@@ -14,7 +14,7 @@ LIMIT = 1 << 20
 HELLO, HELLO_ACK, PING, PONG, REQUEST, CANCEL, STARTED = 1, 2, 3, 4, 5, 6, 7
 REPLY, ENDED, OVERLOADED, GOODBYE, SEGMENT, CREDIT, GO_AWAY = 8, 9, 10, 11, 12, 13, 14
 LONGEST = {HELLO: 16384, GOODBYE: 1024, REQUEST: LIMIT, REPLY: LIMIT, SEGMENT: LIMIT}
-CRITICAL = {HELLO_ACK: 0x03, REQUEST: 0x1F, CANCEL: 0x01, REPLY: 0x11, ENDED: 0x01}
+CRITICAL = {HELLO_ACK: 0x03, REQUEST: 0x3F, CANCEL: 0x01, REPLY: 0x31, ENDED: 0x01, SEGMENT: 0x20}
 OPTION_LENGTHS = {1: 4, 2: 24, 0x8001: 1, 0x8002: 25}
 HEADER = struct.Struct("<IBBHIHHQQQIHHHHHHII")
 
@@ -196,6 +196,14 @@ class Header:
         self.load = f"running={running} queued={queued} wait={wait}us"
 
 
+def summed(h, payload):
+    """What of a payload its checksum covers."""
+    if h.kind not in (REQUEST, REPLY, SEGMENT) or not h.flags & 0x20:
+        return payload
+    options = h.options if h.flags & 0x10 else 0
+    return payload[:options] if options <= len(payload) else payload
+
+
 def decode(data):
     """The meaning of the frame at the head of data, and its length; "wait" if it is not whole."""
     if len(data) < 64:
@@ -205,7 +213,7 @@ def decode(data):
     if len(data) < end:
         return "wait", 0
     payload = data[64:end]
-    require(zlib.crc32(payload) == h.payload_checksum, "payload-checksum")
+    require(zlib.crc32(summed(h, payload)) == h.payload_checksum, "payload-checksum")
     if h.kind >= 0x80:
         return "skip", end
     require(not h.flags & 0xFF & ~CRITICAL.get(h.kind, 0), "flags")

@@ -3,7 +3,8 @@
 //! A frame is a header of [`HEADER_LEN`] bytes and a payload. Every field has one place in the
 //! header, whatever the frame; the places that a frame does not use are zero. All numbers are
 //! little-endian. The header's checksum covers the rest of the header, and is tested before any
-//! other field is believed, so a damaged length is never waited for; the payload has its own.
+//! other field is believed, so a damaged length is never waited for; the payload has its own, which
+//! covers the options alone where the receiver wants none of the service's bytes.
 //!
 //! | offset | type | field | used by |
 //! |--:|---|---|---|
@@ -32,6 +33,7 @@
 use alloc::vec::Vec;
 
 use crate::frame::Frame;
+use crate::hello::Features;
 
 mod error;
 mod header;
@@ -66,7 +68,17 @@ pub const MAX_GOODBYE: u32 = 1 << 10;
 /// If the payload is longer than 4 GiB, or a hello than 64 KiB in one section. Limits far below
 /// those are the senders' business.
 pub fn encode(frame: &Frame<'_>, out: &mut Vec<u8>) {
-    let payload = encode_head(frame, out);
+    encode_for(frame, Features::NONE, out);
+}
+
+/// As [`encode`], for a side of these features: without a checksum of the service's bytes, if it
+/// wants none ([`Features::UNSUMMED`]).
+///
+/// # Panics
+///
+/// As [`encode`].
+pub fn encode_for(frame: &Frame<'_>, features: Features, out: &mut Vec<u8>) {
+    let payload = encode_head_for(frame, features, out);
     out.extend_from_slice(payload);
 }
 
@@ -77,15 +89,23 @@ pub fn encode(frame: &Frame<'_>, out: &mut Vec<u8>) {
 ///
 /// As [`encode`].
 pub fn encode_head<'a>(frame: &Frame<'a>, out: &mut Vec<u8>) -> &'a [u8] {
+    encode_head_for(frame, Features::NONE, out)
+}
+
+fn encode_head_for<'a>(frame: &Frame<'a>, features: Features, out: &mut Vec<u8>) -> &'a [u8] {
     let mut header = write::header_of(frame);
+    if features.has(Features::UNSUMMED) {
+        header = header.unsummed();
+    }
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_LEN]);
     let payload = write::body_of(frame, out);
     let body = &out[start + HEADER_LEN..];
     header.length = u32::try_from(body.len() + payload.len()).expect("at most 4 GiB");
-    header.payload_checksum = match body {
-        [] => header::checksum(payload),
-        body => {
+    let summed = if header.is_unsummed() { &[] } else { payload };
+    header.payload_checksum = match (body, summed) {
+        ([], alone) | (alone, []) => header::checksum(alone),
+        (body, payload) => {
             let mut sum = crc32fast::Hasher::new();
             sum.update(body);
             sum.update(payload);

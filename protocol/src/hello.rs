@@ -31,6 +31,8 @@ impl Features {
     pub const CREDIT: Features = Features(1 << 2);
     /// Understands that the other side is about to leave.
     pub const GO_AWAY: Features = Features(1 << 3);
+    /// Wants no checksum of the services' bytes that it is sent: something else guards those.
+    pub const UNSUMMED: Features = Features(1 << 4);
 
     /// As they stand on the wire.
     pub const fn bits(self) -> u8 {

@@ -127,6 +127,8 @@ struct Sending<P> {
     piece: usize,
     /// Since when it waits.
     pushed: Instant,
+    /// What the receiver can do.
+    features: Features,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +201,9 @@ impl<P: AsRef<[u8]>> Outbox<P> {
             Ok(total) if length > piece => options.opening(total),
             _ => options.to_bytes(),
         };
-        self.sending.push_back(Sending { head, options, payload, done: None, piece, pushed });
+        let features = peer.features;
+        let sending = Sending { head, options, payload, done: None, piece, pushed, features };
+        self.sending.push_back(sending);
         Ok(())
     }
 
@@ -306,7 +310,7 @@ impl<P: AsRef<[u8]>> Sending<P> {
                 Frame::Segment(Segment { attempt, of, offset: from as u32 }, bytes)
             }
         };
-        codec::encode(&frame, out);
+        codec::encode_for(&frame, self.features, out);
         self.done = Some(from + piece);
         piece
     }

@@ -80,6 +80,7 @@ impl Client {
             backoff: config.backoff,
             max_reply: config.max_reply,
             reply_budget: config.reply_budget,
+            payload_checksums: config.payload_checksums,
             methods: config.service.map(|service| service.to_methods()),
         };
         let members = Rc::new(Members::new(shell.clone(), terms));

@@ -154,6 +154,10 @@ pub struct Config {
     /// How many bytes of large replies may be on their way from one replica, in bytes; at least
     /// `max_reply`. A reply that exceeds it is cut off, and its copy as good as lost.
     pub reply_budget: usize,
+    /// Replies come with checksums of their payloads. To be done without only where something else
+    /// guards the bytes: a tunnel, or checksums of the service's own. (Headers and options always
+    /// have them; whether requests do is for the replicas to say.)
+    pub payload_checksums: bool,
     /// The service that is called: a replica that means something else by one of its methods is not
     /// connected to, with an error that names it.
     pub service: Option<ServiceInfo>,
@@ -176,6 +180,7 @@ impl Config {
             patience: Duration::from_secs(2),
             max_reply: 1 << 20,
             reply_budget: 64 << 20,
+            payload_checksums: true,
             service: None,
             live: None,
         }

@@ -36,6 +36,7 @@ pub(super) struct Terms {
     pub(super) backoff: (Duration, Duration),
     pub(super) max_reply: u32,
     pub(super) reply_budget: usize,
+    pub(super) payload_checksums: bool,
     /// What this side means by the methods that it calls.
     pub(super) methods: Option<Methods>,
 }
@@ -115,7 +116,8 @@ impl<'a> Connection<'a> {
         hello.features = Features::GO_AWAY
             .with(Features::OPTIONS)
             .with(Features::SEGMENTS)
-            .with(Features::CREDIT);
+            .with(Features::CREDIT)
+            .with(if terms.payload_checksums { Features::NONE } else { Features::UNSUMMED });
         hello.methods = terms.methods.clone();
         hello.takes = Some(Takes { frame: terms.frame_bytes(), payload: terms.max_reply });
         let link = Link::dialled(hello, Some(replica), terms.link, shell.now());

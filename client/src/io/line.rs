@@ -57,7 +57,7 @@ impl Line {
     }
 
     pub(super) fn send(&self, frame: &Frame<'_>) {
-        self.stream.send_with(|out| codec::encode(frame, out));
+        self.stream.send_with(|out| codec::encode_for(frame, self.peer.features, out));
     }
 
     /// Sends a request, with what the replica understands of its options. False if the replica does

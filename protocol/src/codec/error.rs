@@ -6,9 +6,11 @@ use super::VERSION;
 pub enum WireError {
     /// The header was damaged on its way, or what came is not this protocol.
     #[error(
-        "the header's checksum is {found:#010x}, not {expected:#010x}: damaged, or not Bowline"
+        "the header's checksum is {found:#010x}, not {expected:#010x} (its kind would be: {frame}): damaged, or not Bowline"
     )]
     HeaderChecksum {
+        /// The name of the frame that it would be, had the damage spared that.
+        frame: &'static str,
         /// What the header says.
         found: u32,
         /// What its bytes give.

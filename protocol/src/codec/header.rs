@@ -38,6 +38,8 @@ pub(super) mod flag {
     pub(in crate::codec) const REDISPATCH: u16 = 1 << 3;
     /// Request and reply: the payload begins with a section of options.
     pub(in crate::codec) const OPTIONS: u16 = 1 << 4;
+    /// Request, reply and segment: the checksum of the payload covers the options alone.
+    pub(in crate::codec) const UNSUMMED: u16 = 1 << 5;
     /// Cancel.
     pub(in crate::codec) const TWIN_STARTED: u16 = 1 << 0;
     /// Reply.
@@ -143,7 +145,7 @@ impl Header {
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
         let (found, expected) = (u32_at(0), checksum(&bytes[4..]));
         if found != expected {
-            return Err(WireError::HeaderChecksum { found, expected });
+            return Err(WireError::HeaderChecksum { frame: name(bytes[5]), found, expected });
         }
         if bytes[4] != VERSION {
             return Err(WireError::Version(bytes[4]));
@@ -185,8 +187,35 @@ impl Header {
         self.kind >= kind::IGNORABLE
     }
 
-    /// An error if this is not the payload that the sender had in hand.
+    /// The same, of which the services' bytes have no checksum, if it has such.
+    pub(super) const fn unsummed(self) -> Header {
+        match self.kind {
+            kind::REQUEST | kind::REPLY | kind::SEGMENT => {
+                Header { flags: self.flags | flag::UNSUMMED, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The services' bytes have no checksum.
+    pub(super) const fn is_unsummed(&self) -> bool {
+        self.has(flag::UNSUMMED) && matches!(self.kind, kind::REQUEST | kind::REPLY | kind::SEGMENT)
+    }
+
+    /// What of a payload its checksum covers: all, or the options alone.
+    fn summed<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
+        if !self.is_unsummed() {
+            return payload;
+        }
+        let options = if self.has(flag::OPTIONS) { usize::from(self.options) } else { 0 };
+        payload.get(..options).unwrap_or(payload)
+    }
+
+    /// An error if this is not the payload that the sender had in hand, as far as its checksum
+    /// covers it.
+    #[inline]
     pub(crate) fn verify(&self, payload: &[u8]) -> Result<(), WireError> {
+        let payload = self.summed(payload);
         let (found, expected) = (self.payload_checksum, checksum(payload));
         if found == expected {
             return Ok(());

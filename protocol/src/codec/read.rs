@@ -66,10 +66,16 @@ const fn known_flags(kind: u8) -> u16 {
     match kind {
         kind::HELLO_ACK => flag::OBEYS_CANCELS | flag::GRANTS,
         kind::REQUEST => {
-            flag::IDEMPOTENT | flag::TIED | flag::HEDGE | flag::REDISPATCH | flag::OPTIONS
+            flag::IDEMPOTENT
+                | flag::TIED
+                | flag::HEDGE
+                | flag::REDISPATCH
+                | flag::OPTIONS
+                | flag::UNSUMMED
         }
         kind::CANCEL => flag::TWIN_STARTED,
-        kind::REPLY => flag::EXECUTED | flag::OPTIONS,
+        kind::REPLY => flag::EXECUTED | flag::OPTIONS | flag::UNSUMMED,
+        kind::SEGMENT => flag::UNSUMMED,
         kind::ENDED => flag::BY_TWIN,
         _ => 0,
     }

@@ -1,6 +1,7 @@
 //! The protocol as a whole, from outside: frames, connections, and the test vectors that other
 //! implementations share.
 
+mod flips;
 mod frames;
 mod links;
 mod made;

@@ -207,6 +207,7 @@ pub struct Builder {
     pub(super) spans: u32,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<SocketAddr>,
+    pub(super) payload_checksums: bool,
     pub(super) link: LinkConfig,
     pub(super) runtime: bowline_runtime::Builder,
 }
@@ -229,6 +230,7 @@ impl Builder {
             spans: 0,
             #[cfg(feature = "metrics")]
             metrics: None,
+            payload_checksums: true,
             link: LinkConfig::default(),
             runtime: bowline_runtime::Runtime::builder(),
         }
@@ -361,6 +363,15 @@ impl Builder {
     #[must_use]
     pub fn metrics(mut self, address: SocketAddr) -> Builder {
         self.metrics = Some(address);
+        self
+    }
+
+    /// Whether requests come with checksums of their payloads. To be done without only where
+    /// something else guards the bytes: a tunnel, or checksums of the service's own. (Headers and
+    /// options always have them; whether replies do is for the clients to say.) Default: yes.
+    #[must_use]
+    pub fn payload_checksums(mut self, wanted: bool) -> Builder {
+        self.payload_checksums = wanted;
         self
     }
 

@@ -80,8 +80,6 @@ pub(super) struct Connection<R> {
     pub(super) out: Rc<Sender<R>>,
     pub(super) assembly: RefCell<Assembly<Payload>>,
     link: RefCell<Link>,
-    /// What the other side takes and understands, once it has said hello.
-    pub(super) peer: Cell<Peer>,
     /// Whose cancels go out on it, once it is up.
     route: Cell<Option<Station>>,
     /// What its timer is set to.
@@ -104,7 +102,6 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             out,
             assembly: RefCell::new(assembly),
             link: RefCell::new(link),
-            peer: Cell::default(),
             route: Cell::new(None),
             alarm: Cell::new(Instant::FAR_FUTURE),
             sooner: Notify::new(),
@@ -222,7 +219,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
     fn on_known<S: Service<Reply = R>>(&self, shell: &Rc<Shell<S>>) -> Result<(), End> {
         let link = self.link.borrow();
         let (takes, features) = (link.peer_takes(), link.peer_features());
-        self.peer.set(Peer { takes, features });
+        self.out.peer.set(Peer { takes, features });
         if features.has(Features::CREDIT) && matches!(self.side, Side::Accepted(_)) {
             self.out.count(shell.limits.credit);
         }

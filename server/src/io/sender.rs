@@ -30,6 +30,8 @@ const BACKLOG: usize = 64 << 10;
 
 pub(super) struct Sender<R> {
     pub(super) stream: TcpStream,
+    /// What the other side takes and understands, once it has said hello.
+    pub(super) peer: Cell<Peer>,
     outbox: RefCell<Outbox<Letter<R>>>,
     /// None: the other side does not count.
     ledger: RefCell<Option<Ledger>>,
@@ -50,6 +52,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
     pub(super) fn new(stream: TcpStream, most: usize, emptied: Rc<Notify>) -> Rc<Sender<R>> {
         Rc::new(Sender {
             stream,
+            peer: Cell::default(),
             outbox: RefCell::new(Outbox::new(SEGMENT)),
             ledger: RefCell::new(None),
             most,
@@ -86,7 +89,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         }
         self.append(|out| {
             let before = out.len();
-            codec::encode(frame, out);
+            codec::encode_for(frame, self.peer.get().features, out);
             out.len() - before
         });
         if self.stream.queued() > self.most {
@@ -124,13 +127,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
 
     /// Answers a request: at once, or in segments if that is long and the other side understands
     /// them. Of the options it gets what it understands.
-    pub(super) fn reply(
-        self: &Rc<Self>,
-        reply: Reply,
-        options: &OptionSet,
-        letter: Letter<R>,
-        to: &Peer,
-    ) {
+    pub(super) fn reply(self: &Rc<Self>, reply: Reply, options: &OptionSet, letter: Letter<R>) {
+        let to = self.peer.get();
         let understood = to.features.has(Features::OPTIONS);
         let options = if understood { options } else { &OptionSet::NONE };
         let segments = understood && to.features.has(Features::SEGMENTS);
@@ -150,7 +148,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             return self.give_up();
         }
         let frees = letter.frees;
-        let pushed = self.outbox.borrow_mut().push_reply(reply, options, letter, to);
+        let pushed = self.outbox.borrow_mut().push_reply(reply, options, letter, &to);
         match pushed {
             Ok(()) => self.pour(),
             Err(error) => {
@@ -230,6 +228,17 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         }
     }
 
+    /// The largest reply that the other side takes, in bytes, whatever options go with it.
+    pub(super) fn largest_reply(&self) -> usize {
+        let Peer { takes, features } = self.peer.get();
+        let options = features.has(Features::OPTIONS);
+        if options && features.has(Features::SEGMENTS) {
+            return takes.payload as usize;
+        }
+        let room = if options { options::MAX_LEN } else { 0 };
+        (takes.frame as usize).saturating_sub(room)
+    }
+
     /// How many bytes wait for the other side to read.
     pub(super) fn waiting(&self) -> usize {
         self.stream.queued() + self.outbox.borrow().waiting()
@@ -271,14 +280,4 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         drop(self.outbox.replace(Outbox::new(SEGMENT)));
         self.parted.set(true);
     }
-}
-
-/// The largest reply that the other side takes, in bytes, options included.
-pub(super) const fn largest_reply(to: &Peer) -> usize {
-    let options = to.features.has(Features::OPTIONS);
-    if options && to.features.has(Features::SEGMENTS) {
-        return to.takes.payload as usize;
-    }
-    let room = if options { options::MAX_LEN } else { 0 };
-    (to.takes.frame as usize).saturating_sub(room)
 }

@@ -535,11 +535,16 @@ impl Seat {
 
     fn hello(&self, station: Station, ports: Vec<u16>, service: &impl Service) -> Hello {
         let limits = self.builder.limits;
+        let unsummed = match self.builder.payload_checksums {
+            true => Features::NONE,
+            false => Features::UNSUMMED,
+        };
         Hello {
             features: Features::GO_AWAY
                 .with(Features::OPTIONS)
                 .with(Features::SEGMENTS)
-                .with(Features::CREDIT),
+                .with(Features::CREDIT)
+                .with(unsummed),
             takes: Some(Takes { frame: limits.frame_bytes(), payload: limits.request_bytes }),
             methods: Some(service.info().to_methods()),
             ..Hello::server(station, ports)

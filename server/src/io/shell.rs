@@ -24,7 +24,7 @@ use super::doors::{Doors, Refusal};
 use super::farewell::Farewells;
 use super::handler;
 use super::mesh::{Cores, Peer};
-use super::sender::{Sender, largest_reply};
+use super::sender::Sender;
 use super::service::Service;
 use super::spans::Spans;
 use super::stats::IoStats;
@@ -294,7 +294,7 @@ impl<S: Service> Shell<S> {
     pub(super) fn finish(&self, copy: CopyKey, status: Status, answer: Answer<S::Reply>) {
         let label = self.stops.end(copy);
         let caller = self.core.borrow().connection_of(copy).and_then(|conn| self.client(conn));
-        let largest = caller.map_or(usize::MAX, |caller| largest_reply(&caller.peer.get()));
+        let largest = caller.map_or(usize::MAX, |caller| caller.out.largest_reply());
         let (status, answer) = match answer.len() > largest {
             true => {
                 self.count(|io| io.replies_too_large += 1);
@@ -312,7 +312,7 @@ impl<S: Service> Shell<S> {
 
     fn reply(&self, conn: Conn, reply: Reply, options: &OptionSet, letter: Letter<S::Reply>) {
         if let Some(connection) = self.client(conn) {
-            connection.out.reply(reply, options, letter, &connection.peer.get());
+            connection.out.reply(reply, options, letter);
         }
     }
 
