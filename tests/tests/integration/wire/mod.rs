@@ -2,6 +2,7 @@
 //! wire beside requests and replies, and in what pieces.
 
 mod credit;
+mod flips;
 mod large;
 mod nested;
 mod options;
