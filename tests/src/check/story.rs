@@ -118,10 +118,12 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Nothing lives of it, and this copy goes out, but not as an answer to news: it may be that the
-    /// call is tried again after every server that was there had refused it.
-    pub(super) fn may_be_retried(&self, request: &Request, now: Nanos) -> bool {
+    /// Nothing lives of it, and this copy goes out to a server that had refused it, but not as an
+    /// answer to news: it may be that the call is tried again after every server that was there had.
+    /// (One that comes meanwhile, and has not refused it, is sent it at once: that is no other try.)
+    pub(super) fn may_be_retried(&self, request: &Request, server: Host, now: Nanos) -> bool {
         self.retried
+            && self.is_spoilt_at(server)
             && request.cause == Cause::Redispatch
             && self.news < now
             && !self.copies.iter().any(Copy::alive)
