@@ -1,5 +1,5 @@
 //! How long calls of 64 B take beside a stream of replies of 4 MiB on the same connection, where
-//! those come in segments and where each comes in one frame.
+//! those come in segments, with and without checksums, and where each comes in one frame.
 //!
 //! The client is a plain socket that reads as fast as it can, so that what is measured is the order in
 //! which a server sends. Give the whole machine to it: `cargo bench --bench overtake`.
@@ -153,24 +153,65 @@ impl Client {
     }
 }
 
-fn show(name: &str, measured: &Measured) {
-    let at = |quantile| measured.small.value_at_quantile(quantile) as f64 / 1e6;
-    let rate = (measured.large * LARGE as u64) as f64 / measured.took.as_secs_f64() / 1e6;
+/// What one way of sending came to, in each round.
+#[derive(Default)]
+struct Way {
+    /// Milliseconds within which so many of a hundred calls were answered.
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+    /// Megabytes of large replies a second.
+    rate: Vec<f64>,
+}
+
+impl Way {
+    fn add(&mut self, measured: &Measured) {
+        let at = |quantile| measured.small.value_at_quantile(quantile) as f64 / 1e6;
+        self.p50.push(at(0.5));
+        self.p99.push(at(0.99));
+        let bytes = (measured.large * LARGE as u64) as f64;
+        self.rate.push(bytes / measured.took.as_secs_f64() / 1e6);
+    }
+}
+
+/// The median of some rounds, and the least and the most.
+fn spread(mut rounds: Vec<f64>) -> [f64; 3] {
+    rounds.sort_by(f64::total_cmp);
+    [rounds[rounds.len() / 2], rounds[0], rounds[rounds.len() - 1]]
+}
+
+fn show(name: &str, way: Way) {
+    let [p50, p50_least, p50_most] = spread(way.p50);
+    let [p99, p99_least, p99_most] = spread(way.p99);
+    let [rate, rate_least, rate_most] = spread(way.rate);
     println!(
-        "{name:<14} p50 {:8.3} ms  p99 {:8.3} ms  max {:8.3} ms  beside {rate:6.0} MB/s",
-        at(0.5),
-        at(0.99),
-        at(1.0)
+        "{name:<12} p50 {p50:7.3} ms ({p50_least:.3}-{p50_most:.3})  \
+         p99 {p99:7.3} ms ({p99_least:.3}-{p99_most:.3})  \
+         beside {rate:5.0} MB/s ({rate_least:.0}-{rate_most:.0})"
     );
 }
 
 fn main() {
     // Without cargo bench it is only to be seen that it runs.
-    let calls = if std::env::args().any(|word| word == "--bench") { 5_000 } else { 20 };
+    let bench = std::env::args().any(|word| word == "--bench");
+    let (rounds, calls) = if bench { (9, 1_000) } else { (2, 20) };
     let segments = Features::OPTIONS.with(Features::SEGMENTS);
-    println!("calls of 64 B beside {STREAM} replies of 4 MiB on one connection, {calls} calls");
-    for (name, features) in [("one frame", Features::NONE), ("in segments", segments)] {
-        let server = serve();
-        show(name, &Client::connect(server.address(), features).run(calls));
+    let ways = [
+        ("one frame", Features::NONE),
+        ("in segments", segments),
+        ("no checksums", segments.with(Features::UNSUMMED)),
+    ];
+    let mut measured: [Way; 3] = Default::default();
+    // Each round begins with another: what changes with time on the machine meets all alike.
+    for round in 0..rounds {
+        for turn in 0..ways.len() {
+            let at = (round + turn) % ways.len();
+            let server = serve();
+            measured[at].add(&Client::connect(server.address(), ways[at].1).run(calls));
+        }
     }
+    println!(
+        "calls of 64 B beside {STREAM} replies of 4 MiB on one connection: {rounds} rounds of {calls} \
+         calls; the median of the rounds (the least and the most)"
+    );
+    ways.into_iter().zip(measured).for_each(|((name, _), way)| show(name, way));
 }
