@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bowline_protocol::options::{Label, TrafficClass};
 use bowline_protocol::{
-    Attempt, Cause, ClientId, Credit, Features, Frame, Granter, Hello, Inbox, Link, LinkConfig,
-    Load, Method, OptionSet, Outbox, Peer, ReplicaId, Reply, Request, Seq, Spender, Station,
-    Status, Takes, codec,
+    Arrived, Assembly, Attempt, Cause, ClientId, Credit, Features, Frame, Granter, HEADER_LEN,
+    Hello, Inbox, Link, LinkConfig, Load, Method, OptionSet, Outbox, Peer, ReplicaId, Reply,
+    Request, Seq, Spender, Station, Status, Takes, codec,
 };
 use bowline_runtime::counting::{CountingAllocator, allocations};
 use bowline_time::Instant;
@@ -101,6 +101,53 @@ fn large_payloads_on_their_way_out() {
             wire.clear();
             outbox.fill(&mut wire, 16_384, Instant::EPOCH);
         }
+    });
+}
+
+#[test]
+fn large_payloads_on_their_way_in_to_memory_that_is_lent() {
+    let features = Features::OPTIONS.with(Features::SEGMENTS);
+    let peer = Peer { takes: Takes { frame: 1 << 16, payload: 1 << 24 }, features };
+    let (mut outbox, mut wire, payload) = (Outbox::new(4096), Vec::new(), vec![7; 100_000]);
+    let now = Instant::EPOCH;
+    outbox.push_request(request(), &OptionSet::default(), &payload[..], &peer, now).expect("taken");
+    outbox.fill(&mut wire, usize::MAX, now);
+    let (mut inbox, mut assembly) = (Inbox::new(1 << 16), Assembly::new(1 << 24, 1 << 24));
+    let mut lent = Some(Vec::with_capacity(payload.len()));
+    let place = lent.as_ref().map(|memory: &Vec<u8>| memory.as_ptr());
+    // In pieces that cut frames in two: those are put together in the inbox first.
+    for piece in [usize::MAX, 5000] {
+        allocates_nothing("an assembly", || {
+            for piece in wire.chunks(piece) {
+                let mut frames = inbox.feed(piece);
+                while let Some(frame) = frames.next().expect("sound bytes") {
+                    let arrived = match frame {
+                        Frame::RequestWith(request, options, first) => {
+                            let memory = lent.take().expect("one at a time");
+                            assembly.open_request(request, &options, first, memory, now)
+                        }
+                        Frame::Segment(segment, bytes) => assembly.segment(&segment, bytes, now),
+                        other => panic!("{other:?}"),
+                    };
+                    if let Arrived::Request(_, _, mut memory) = arrived.expect("sound segments") {
+                        assert_eq!((Some(memory.as_ptr()), memory.len()), (place, payload.len()));
+                        memory.clear();
+                        lent = Some(memory);
+                    }
+                }
+            }
+            assert!(lent.is_some());
+        });
+    }
+}
+
+#[test]
+fn a_payload_that_is_sent_from_where_it_lies() {
+    let (mut out, payload) = (Vec::new(), vec![7; 100_000]);
+    allocates_nothing("a head", || {
+        out.clear();
+        let rest = codec::encode_head(&Frame::Request(request(), &payload), &mut out);
+        assert_eq!((rest.as_ptr(), out.len()), (payload.as_ptr(), HEADER_LEN));
     });
 }
 
