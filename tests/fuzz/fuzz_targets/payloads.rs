@@ -19,7 +19,10 @@ fn attempt(seq: u64) -> Attempt {
 
 fn push(outbox: &mut Outbox<Vec<u8>>, seq: u64, of: PayloadOf, length: usize, now: Instant) {
     let takes = Takes { frame: LIMIT, payload: 1 << 16 };
-    let peer = Peer { takes, features: Features::OPTIONS.with(Features::SEGMENTS) };
+    let features = Features::OPTIONS.with(Features::SEGMENTS);
+    let wants_sums = seq.is_multiple_of(2);
+    let unsummed = if wants_sums { Features::NONE } else { Features::UNSUMMED };
+    let peer = Peer { takes, features: features.with(unsummed) };
     let (bare, payload) = (OptionSet::default(), vec![seq.to_le_bytes()[0]; length]);
     let attempt = attempt(seq);
     let pushed = match of {

@@ -9,12 +9,24 @@ pub const LIMIT: u32 = 1 << 16;
 /// Makes `bytes` pass for a frame, whatever else they are: version, length and both checksums.
 pub fn seal(bytes: &mut [u8]) {
     let Some(payload) = bytes.get(HEADER_LEN..) else { return };
-    let (length, sum) = (payload.len() as u32, crc32fast::hash(payload));
+    let (length, sum) = (payload.len() as u32, crc32fast::hash(summed(bytes, payload)));
     bytes[4] = codec::VERSION;
     bytes[8..12].copy_from_slice(&length.to_le_bytes());
     bytes[60..64].copy_from_slice(&sum.to_le_bytes());
     let sum = crc32fast::hash(&bytes[4..HEADER_LEN]);
     bytes[..4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// What of the payload its checksum covers: all, or of some frames the options alone.
+fn summed<'a>(header: &[u8], payload: &'a [u8]) -> &'a [u8] {
+    let (kind, flags) = (header[5], header[6]);
+    let has = |flag| flags & flag != 0;
+    let options = usize::from(u16::from_le_bytes([header[54], header[55]]));
+    match kind {
+        5 | 8 if has(0x20) && has(0x10) => payload.get(..options).unwrap_or(payload),
+        5 | 8 | 12 if has(0x20) => &[],
+        _ => payload,
+    }
 }
 
 /// The next byte of the fuzzer's input; 0 when it is used up.
