@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """An independent decoder of the Bowline protocol, written from SPEC.md alone.
 
-    decode.py vectors/*.txt     checks test vectors: name, meaning and bytes, three lines each
-    decode.py --stream FILE...  prints the frames of one direction of a connection, raw bytes
-    decode.py --follow FILE...  prints those of both, from tshark -q -z follow,tcp,raw,0
+    decode.py vectors/*.txt      checks test vectors: name, meaning and bytes, three lines each
+    decode.py --stream FILE...   prints the frames of one direction of a connection, raw bytes
+    decode.py --capture FILE...  prints those of all connections in a capture: pcap, gzip or not
 """
 
+import gzip
+import re
 import struct
 import sys
 import zlib
@@ -246,27 +248,56 @@ def print_stream(data, prefix=""):
     while at < len(data):
         length = int.from_bytes(data[at + 8 : at + 12], "little")
         line = meaning(data[at : at + 64 + min(length, LIMIT)])
-        print(f"{prefix}{at}: {line}")
+        print(prefix + re.sub(r"payload=([0-9a-f]{64})[0-9a-f]+", r"payload=\1...", line))
         if line == "wait" or line.startswith("error"):
             return 1
         at += 64 + length
     return 0
 
 
-def print_follow(lines):
-    """tshark indents what the accepting side sent."""
-    sent = {"> ": b"", "< ": b""}
-    for line in lines:
-        try:
-            sent["< " if line.startswith("\t") else "> "] += bytes.fromhex(line.strip())
-        except ValueError:
-            pass  # A line of its frame, not of the connection.
-    return any([print_stream(data, prefix) for prefix, data in sent.items()])
+def tcp_parts(data):
+    """The parts of TCP connections in a capture: whose, whether they open it, number, and bytes."""
+    order = "<" if data[:2] in (b"\xd4\xc3", b"\x4d\x3c") else ">"
+    (link,) = struct.unpack_from(order + "I", data, 20)
+    skip, at = {1: 14, 101: 0, 113: 16, 276: 20}[link & 0xFFFF], 24
+    while at < len(data):
+        (length,) = struct.unpack_from(order + "8xI", data, at)
+        packet = data[at + 16 + skip : at + 16 + length]
+        at += 16 + length
+        if packet[0] >> 4 == 4 and packet[9] == 6:
+            ends = packet[12:16], packet[16:20]
+            tcp = packet[(packet[0] & 15) * 4 : int.from_bytes(packet[2:4], "big")]
+        elif packet[0] >> 4 == 6 and packet[6] == 6:
+            ends = packet[8:24], packet[24:40]
+            tcp = packet[40 : 40 + int.from_bytes(packet[4:6], "big")]
+        else:
+            continue
+        number = int.from_bytes(tcp[4:8], "big")
+        yield (*ends, tcp[:4]), bool(tcp[13] & 2), number, tcp[(tcp[12] >> 4) * 4 :]
+
+
+def print_capture(data):
+    """Puts both directions of each connection together, and prints what was said."""
+    ways = {}
+    for whose, opens, number, part in tcp_parts(data):
+        first, parts = ways.setdefault(whose, ((number + opens) % 2**32, {}))
+        if part:
+            parts.setdefault((number - first) % 2**32, part)
+    wrong = 0
+    for (_, _, ports), (_, parts) in ways.items():
+        stream = b""
+        for at, part in sorted(parts.items()):
+            if at <= len(stream):
+                stream += part[len(stream) - at :]
+        sender, receiver = struct.unpack(">HH", ports)
+        wrong |= print_stream(stream, f"{sender} > {receiver}: ")
+    return wrong
 
 
 def read(path):
     with open(path, "rb") as file:
-        return file.read()
+        data = file.read()
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
 
 
 def main(arguments):
@@ -274,8 +305,8 @@ def main(arguments):
         sys.exit(__doc__)
     if arguments[0] == "--stream":
         return any([print_stream(read(path)) for path in arguments[1:]])
-    if arguments[0] == "--follow":
-        return any([print_follow(read(path).decode().splitlines()) for path in arguments[1:]])
+    if arguments[0] == "--capture":
+        return any([print_capture(read(path)) for path in arguments[1:]])
     return any([check_vectors(path) for path in arguments])
 
 
