@@ -1,6 +1,9 @@
 //! The switch that stops all extra copies at once.
 
+#[cfg(not(loom))]
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Whether second copies may be sent, hedged or tied, on all cores that share it. Off, it acts on
 /// the very next decision: calls that begin are plain, hedges that fall due and second copies that

@@ -3,8 +3,13 @@
 //! The hot path does not look at it at all: every core has its own copy of what it needs, and a
 //! task that waits here for the next one and puts it in place between two calls.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+use std::sync::{Mutex, MutexGuard};
 
 use super::client::check_replicas;
 use super::config::{Config, ConnectError};
@@ -130,4 +135,87 @@ fn validate(config: &Config) -> Result<(), ConnectError> {
         of.validate()?;
     }
     Ok(())
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::future::poll_fn;
+
+    use bowline_protocol::Method;
+    use loom::future::block_on;
+    use loom::thread;
+
+    use super::*;
+    use crate::core::{Budget, BudgetConfig, Token};
+    use crate::io::{MethodConfig, Replica};
+
+    fn config() -> Config {
+        Config::new([Replica::new(1, "10.0.0.1:7000".parse().unwrap())])
+    }
+
+    /// A change that is slept over shows as a deadlock, which loom finds.
+    #[test]
+    fn who_waits_sees_every_change_or_a_later_one_and_each_whole() {
+        loom::model(|| {
+            let live = Live::new(config()).unwrap();
+            let setting = [1, 2].map(|value| {
+                let live = live.clone();
+                thread::spawn(move || {
+                    live.set(Config { max_reply: value, reply_budget: value as usize, ..config() })
+                })
+            });
+            let mut seen = 0;
+            let mut last = 0;
+            while seen < 2 {
+                let (generation, config) =
+                    block_on(poll_fn(|context| live.poll_changed(seen, context)));
+                assert!(generation > seen);
+                assert_eq!(config.max_reply as usize, config.reply_budget);
+                (seen, last) = (generation, config.max_reply);
+            }
+            assert_eq!((live.generation(), live.config().max_reply), (2, last));
+            setting.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_switch_that_is_turned_off_while_the_same_configuration_is_changed_stays_off() {
+        loom::model(|| {
+            let live = Live::new(config()).unwrap();
+            let setting = thread::spawn({
+                let live = live.clone();
+                move || {
+                    let changed = live.config().as_ref().clone();
+                    live.set(changed.method(Method(1), MethodConfig::default())).unwrap();
+                }
+            });
+            let switch = live.config().core.switch.clone();
+            switch.turn_off();
+            setting.join().unwrap();
+            assert!(!live.config().core.switch.is_on());
+        });
+    }
+
+    #[test]
+    fn a_token_that_is_out_while_the_budget_changes_comes_back_to_it() {
+        loom::model(|| {
+            let with = |burst| {
+                let budget = BudgetConfig { burst, per_second: 0.0, ..BudgetConfig::default() };
+                let mut config = config();
+                config.core.budget = Arc::new(Budget::new(budget).unwrap());
+                config
+            };
+            let live = Live::new(with(1)).unwrap();
+            let setting = thread::spawn({
+                let live = live.clone();
+                move || live.set(with(2)).unwrap()
+            });
+            let budget = live.config().core.budget.clone();
+            budget.reserve(Token::Paid).unwrap();
+            budget.settle(1, 0, 0);
+            setting.join().unwrap();
+            let budget = live.config().core.budget.clone();
+            assert_eq!((budget.level(), budget.outstanding()), (1, 0));
+        });
+    }
 }
