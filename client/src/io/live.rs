@@ -69,8 +69,11 @@ impl Live {
         validate(&config)?;
         let mut shared = self.lock();
         let old = shared.config.clone();
-        old.core.switch.set(config.core.switch.is_on());
-        config.core.switch = old.core.switch.clone();
+        // One that was made from the old has its switch, which may just be being turned.
+        if !Arc::ptr_eq(&old.core.switch, &config.core.switch) {
+            old.core.switch.set(config.core.switch.is_on());
+            config.core.switch = old.core.switch.clone();
+        }
         // A budget is one for all cores, and what is in it stays there.
         old.core.budget.take_settings(&config.core.budget);
         config.core.budget = old.core.budget.clone();
