@@ -128,13 +128,14 @@ impl Core {
             flushing: Cell::default(),
         });
         core.listen_for_wakes();
+        core.remote.bell().name(core.driver.borrow().mailbox());
         core
     }
 
     /// Asks the kernel to tell when another thread wants this core.
     fn listen_for_wakes(&self) {
         let request = Request::Read(Transfer {
-            fd: self.remote.event(),
+            fd: self.remote.bell().event(),
             place: None,
             data: self.wake_count.as_ptr().cast(),
             length: 8,
@@ -198,7 +199,8 @@ impl Core {
                     listener.accepted(completion);
                 }
             }
-            Kind::Wake if !self.tasks.is_closed() => self.listen_for_wakes(),
+            // A message is no completion of the read.
+            Kind::Wake if !completion.more && !self.tasks.is_closed() => self.listen_for_wakes(),
             Kind::Wake | Kind::Nobody => {}
         }
     }
@@ -293,6 +295,8 @@ impl Core {
         // for its own, and must not be those of another that got the number since.
         let _registration = self.registration.take();
         self.remote.inbox().close();
+        // Before the ring is closed: from here on the event wakes this core, though nobody has to.
+        self.remote.bell().name(None);
         self.tasks.close();
         let connections: Vec<_> =
             self.connections.borrow().iter().map(|(_, connection)| connection.clone()).collect();

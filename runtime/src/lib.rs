@@ -153,6 +153,7 @@
 //! the kernel has let go, whatever futures are dropped meanwhile; when a runtime ends it waits for
 //! that, and if it waits in vain it leaks the memory rather than free it.
 
+mod bell;
 pub mod buffer;
 pub mod channel;
 pub mod clock;

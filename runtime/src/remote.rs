@@ -1,19 +1,19 @@
 //! How other threads reach a core.
 //!
-//! They put what they want into its inbox and, only if it sleeps, write to its eventfd. The list of
+//! They put what they want into its inbox and, only if it sleeps, ring its bell. The list of
 //! all runtimes finds a core by the number that its wakers carry; a core that has ended is not in
 //! the list, and a wake for it does nothing. Each thread remembers whom it found, so that threads
 //! which wake different cores touch nothing in common.
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::{fmt, io};
 
+use crate::bell::Bell;
 use crate::core;
 use crate::doze::Doze;
 use crate::error::Error;
@@ -28,28 +28,21 @@ pub(crate) struct Remote {
     inbox: Inbox,
     /// It is in the list of all runtimes no more, and its number may be another's.
     unlisted: AtomicBool,
-    event: OwnedFd,
+    bell: Bell,
 }
 
 impl Remote {
     pub(crate) fn new() -> io::Result<Remote> {
-        // Blocking: a read of it through the ring then waits, in place of failing with EAGAIN.
-        // SAFETY: no memory is passed.
-        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
         Ok(Remote {
             doze: Doze::new(),
             inbox: Inbox::new(),
             unlisted: AtomicBool::new(false),
-            // SAFETY: the descriptor was just made, and nobody else has it.
-            event: unsafe { OwnedFd::from_raw_fd(event) },
+            bell: Bell::new()?,
         })
     }
 
-    pub(crate) fn event(&self) -> RawFd {
-        self.event.as_raw_fd()
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     pub(crate) fn inbox(&self) -> &Inbox {
@@ -77,10 +70,7 @@ impl Remote {
     /// Ends the core's sleep. What it is to find was stored before.
     fn rouse(&self) {
         if self.doze.is_to_be_woken() {
-            let one = 1_u64;
-            // SAFETY: eight bytes are read from `one`. The write would block if the counter neared
-            // 2^64, but each sleep adds at most one, and the core reads it when it wakes.
-            unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+            self.bell.ring();
         }
     }
 

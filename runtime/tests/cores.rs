@@ -60,6 +60,19 @@ fn cores_ping_each_other_out_of_their_sleep() {
     thread.join().unwrap();
 }
 
+#[test]
+fn who_wakes_a_core_may_wait_for_its_thread_in_place() {
+    for _ in 0..rounds(100) {
+        let (to_other, mut other) = bounded(1);
+        let thread = std::thread::spawn(move || run(async move { other.receive().await }));
+        run(async move {
+            to_other.send(7).await.unwrap();
+            // This core submits nothing before the other has ended.
+            assert_eq!(thread.join().unwrap(), Some(7));
+        });
+    }
+}
+
 /// Counts itself while it lives.
 struct Counted(Arc<AtomicUsize>);
 

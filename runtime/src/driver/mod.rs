@@ -4,6 +4,7 @@
 //! of which the last has `more` unset. Whatever memory or descriptor a request names must live
 //! until then: that is the one contract that everything above keeps, each in its own way.
 
+pub(crate) mod message;
 pub(crate) mod provided;
 pub(crate) mod ring;
 #[cfg(feature = "simulated-driver")]
@@ -142,7 +143,7 @@ impl Token {
         Token { kind, index: index as u32 }
     }
 
-    fn to_user_data(self) -> u64 {
+    pub(crate) fn to_user_data(self) -> u64 {
         (self.kind as u64) << 32 | u64::from(self.index)
     }
 

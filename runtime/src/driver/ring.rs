@@ -13,13 +13,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 
 use bowline_time::{Duration, Instant};
 use io_uring::{EnterFlags, IoUring, Submitter, cqueue, opcode, squeue, types};
 
-use super::{Completion, Request, Token, Transfer};
+use super::{Completion, Request, Token, Transfer, message};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::metrics::Counters;
@@ -42,6 +42,8 @@ pub(crate) struct Features {
     pub(crate) absolute_wait: bool,
     /// A wait doesn't count as waiting for a disk (6.15).
     pub(crate) no_iowait: bool,
+    /// Other threads post to the ring without one of their own (6.13).
+    pub(crate) messages: bool,
     /// A thread of the kernel's takes requests by itself, as was asked for.
     pub(crate) polled: bool,
 }
@@ -102,12 +104,20 @@ impl Ring {
             // The flag has no feature bit; it came with the same release as this one.
             absolute_wait: parameters.is_feature_min_timeout(),
             no_iowait: parameters.is_feature_no_iowait(),
+            // Seen by trying: the ring gets one from its own thread.
+            messages: message::post(shared.as_raw_fd(), Token::WAKE).is_ok(),
             polled: parameters.is_setup_sqpoll(),
         };
         if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
             return Err(Error::too_old("EXT_ARG or NODROP"));
         }
         Ok(ring)
+    }
+
+    /// Where other threads post messages, if they can.
+    pub(crate) fn mailbox(&self) -> Option<RawFd> {
+        // SAFETY: as in `submission`; a shared reference to the ring is all that is ever made.
+        self.features.messages.then(|| unsafe { self.uring.as_ref() }.as_raw_fd())
     }
 
     pub(crate) fn features(&self) -> Features {

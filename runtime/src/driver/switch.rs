@@ -56,6 +56,11 @@ impl Driver {
         either!(self, driver => unsafe { driver.push(request, token) }, driver.push(request, token));
     }
 
+    /// The ring that other threads can post messages to, by its descriptor; None if they can't.
+    pub(crate) fn mailbox(&self) -> Option<RawFd> {
+        either!(self, driver => driver.mailbox(), { let _ = driver; None })
+    }
+
     /// How many requests have not seen their last completion.
     pub(crate) fn in_flight(&self) -> usize {
         either!(self, driver => driver.in_flight(), driver.in_flight())

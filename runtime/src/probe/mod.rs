@@ -160,6 +160,7 @@ fn shortcomings(features: &Features) -> Option<String> {
         (features.registered, "registered ring descriptor (5.18): each call looks the ring up"),
         (features.no_array, "NO_SQARRAY (6.6): requests go through an array of indices"),
         (features.absolute_wait, "ABS_TIMER (6.12): waits are relative, and end a little later"),
+        (features.messages, "SEND_MSG_RING (6.13): cores wake each other by an eventfd"),
         (features.no_iowait, "NO_IOWAIT (6.15): sleep is counted as waiting for a disk"),
     ]
     .into_iter()
@@ -203,6 +204,7 @@ mod tests {
             registered: true,
             absolute_wait: true,
             no_iowait: true,
+            messages: true,
             polled: false,
         };
         assert_eq!(shortcomings(&all), None);
@@ -210,7 +212,7 @@ mod tests {
         let text = text.unwrap();
         assert!(text.contains("ABS_TIMER (6.12)") && text.contains("NO_IOWAIT (6.15)"), "{text}");
         assert!(!text.contains("NO_SQARRAY"), "{text}");
-        assert_eq!(shortcomings(&Features::default()).unwrap().split(';').count(), 4);
+        assert_eq!(shortcomings(&Features::default()).unwrap().split(';').count(), 5);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::time::Duration;
 use io_uring::types::{Fd, Napi, SubmitArgs, Timespec};
 use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
 
+use crate::driver::{Token, message};
+
 use super::Use::{Never, OnDemand, Required, WhereItWorks};
 use super::{Answer, Feature, row};
 
@@ -182,7 +184,14 @@ fn operations() -> Vec<Feature> {
     vec![
         row("NOP", "5.1", Answer::of(nop), Required, "nothing: required"),
         row("ASYNC_CANCEL, by kind", "5.19", Answer::of(cancels()), Required, "nothing: required"),
-        row("MSG_RING", "5.18", Answer::of(messages()), Never, "an eventfd wakes other cores"),
+        row("MSG_RING", "5.18", Answer::of(messages()), Never, "SEND_MSG_RING waits for no batch"),
+        row(
+            "SEND_MSG_RING",
+            "6.13",
+            Answer::of(messages_without_ring()),
+            WhereItWorks,
+            "an eventfd wakes other cores",
+        ),
         row("SEND_ZC", "6.0", Answer::of(sends_without_copy()), OnDemand, "SEND, which copies"),
     ]
 }
@@ -231,6 +240,13 @@ fn messages() -> io::Result<i32> {
     completes(trial_ring()?, message.build())?;
     let (result, _) = next(&mut other)?;
     if result == 5 { Ok(0) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+/// Has the kernel post a completion to a ring whose thread waits for it.
+fn messages_without_ring() -> io::Result<()> {
+    let mut ring = trial_ring()?;
+    message::post(ring.as_raw_fd(), Token::WAKE)?;
+    next(&mut ring).map(drop)
 }
 
 /// Sends a byte over loopback without a copy, as far as the kernel goes with that.

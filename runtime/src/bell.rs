@@ -1,0 +1,109 @@
+//! How a core that sleeps is woken by another thread, be it a core or not.
+//!
+//! Where the kernel can, the thread itself has it post a completion to the sleeper's ring: one
+//! system call, after which the sleeper has nothing to read and nothing to ask for anew. (Between
+//! two cores that sleep in turns, there and back: 36 us by messages, 39.5 us by eventfds, with 9 %
+//! less CPU time, on Linux 6.18 in a virtual machine.) Elsewhere, and where the kernel refuses that,
+//! it writes to an eventfd, of which the core has a read in flight. Either way the wake is the
+//! sleeper's, in its ring, when the call returns. A request in the ring of whoever wakes would spare
+//! the call, but wait until that ring is submitted: and a task that wakes a core may then wait for
+//! its thread, in place, for ever.
+//!
+//! A ring is named by a descriptor's number, which may be another's once the ring is closed. So it is
+//! named under a lock, and the core takes its name away, under the same lock, before it closes it.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{PoisonError, RwLock};
+
+use crate::driver::{Token, message};
+
+pub(crate) struct Bell {
+    event: OwnedFd,
+    /// None: the ring takes no messages, or is about to be closed.
+    ring: RwLock<Option<RawFd>>,
+}
+
+impl Bell {
+    pub(crate) fn new() -> io::Result<Bell> {
+        // Blocking: a read of it through the ring then waits, in place of failing with EAGAIN.
+        // SAFETY: no memory is passed.
+        let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        let event = unsafe { OwnedFd::from_raw_fd(event) };
+        Ok(Bell { event, ring: RwLock::new(None) })
+    }
+
+    /// What the core reads from, to be woken.
+    pub(crate) fn event(&self) -> RawFd {
+        self.event.as_raw_fd()
+    }
+
+    /// Names the ring that messages go to; None takes the name away. When this returns no thread
+    /// uses the name that was there before.
+    pub(crate) fn name(&self, ring: Option<RawFd>) {
+        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+    }
+
+    /// Wakes the core.
+    pub(crate) fn ring(&self) {
+        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        if ring.is_none_or(|ring| message::post(ring, Token::WAKE).is_err()) {
+            drop(ring);
+            let one = 1_u64;
+            // SAFETY: eight bytes are read from `one`. The write would block if the counter neared
+            // 2^64, but each sleep adds at most one, and the core reads it when it wakes.
+            unsafe { libc::write(self.event(), (&raw const one).cast(), 8) };
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use io_uring::IoUring;
+
+    use super::*;
+
+    /// How often a core that reads the event would have been woken by it.
+    fn written(bell: &Bell) -> u64 {
+        let mut count = 0_u64;
+        let mut polled = libc::pollfd { fd: bell.event(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the structs live as long as the calls; a read is of eight bytes.
+        unsafe {
+            if libc::poll(&raw mut polled, 1, 0) == 1 {
+                libc::read(bell.event(), (&raw mut count).cast(), 8);
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn a_ring_whose_name_was_taken_away_gets_no_message() {
+        let bell = Bell::new().unwrap();
+        let mut ring = IoUring::new(8).unwrap();
+        bell.ring();
+        assert_eq!(written(&bell), 1, "it has no name yet");
+        bell.name(Some(ring.as_raw_fd()));
+        bell.ring();
+        let came = ring.completion().map(|entry| entry.user_data()).collect::<Vec<_>>();
+        // Kernels before 6.13 can't, and then the event was written to.
+        assert_eq!(came.len() as u64 + written(&bell), 1);
+        assert!(came.iter().all(|&data| data == Token::WAKE.to_user_data()));
+        // From here on the number may be another's.
+        bell.name(None);
+        bell.ring();
+        assert!(ring.completion().is_empty());
+        assert_eq!(written(&bell), 1);
+    }
+
+    #[test]
+    fn a_message_that_is_refused_is_written_instead() {
+        let bell = Bell::new().unwrap();
+        bell.name(Some(bell.event()));
+        bell.ring();
+        assert_eq!(written(&bell), 1);
+    }
+}
