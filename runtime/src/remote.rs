@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -19,6 +20,7 @@ use crate::doze::Doze;
 use crate::error::Error;
 use crate::inbox::{Inbox, Job};
 use crate::notify;
+use crate::runtime::spawn_from;
 use crate::task::Stage;
 use crate::task::waker::TaskId;
 
@@ -190,6 +192,7 @@ impl Handle {
     /// that what else it does goes on however much comes. If 4096 wait already it is swamped, or
     /// stuck: this one is refused, which the handle tells ([`Lost::Refused`]) and
     /// [`Metrics::remote_refused`](crate::Metrics::remote_refused) counts.
+    #[track_caller]
     pub fn spawn<C, F>(&self, make: C) -> RemoteHandle<F::Output>
     where
         C: FnOnce() -> F + Send + 'static,
@@ -199,15 +202,16 @@ impl Handle {
     }
 
     /// As [`Handle::spawn`], with the stage at which the task is to run.
+    #[track_caller]
     pub fn spawn_at<C, F>(&self, stage: Stage, make: C) -> RemoteHandle<F::Output>
     where
         C: FnOnce() -> F + Send + 'static,
         F: Future<Output: Send> + 'static,
     {
         let (promise, handle) = promise();
-        let shared = promise.0.clone();
+        let (shared, spawned) = (promise.0.clone(), Location::caller());
         let job = Box::new(move || {
-            drop(crate::spawn_at(stage, async move {
+            drop(spawn_from(spawned, stage, async move {
                 core::with(|core| core.begin_asked());
                 promise.keep(make().await);
             }));
@@ -225,9 +229,11 @@ impl Handle {
     /// runtime has ended it does nothing.
     ///
     /// Orders are not bounded by a number. Give no more of them than there are things to end.
+    #[track_caller]
     pub fn order(&self, end: impl FnOnce() + Send + 'static) {
+        let spawned = Location::caller();
         let order = move || {
-            drop(crate::spawn(async move {
+            drop(spawn_from(spawned, Stage::Work, async move {
                 core::with(|core| core.begin_asked());
                 end();
             }));

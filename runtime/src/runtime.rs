@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::panic::Location;
 use std::pin::pin;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -124,7 +125,8 @@ impl Builder {
 
     /// Reports each poll of a task that takes so long, or longer: in a warning, which names the
     /// task, and in [`Metrics::stalls`]. Watching costs two readings of the clock, some 20 ns, a
-    /// poll. Default: not watched.
+    /// poll. A task is called by [its name](crate::JoinHandle::named), or else its future's type, and
+    /// by where it was spawned. Default: not watched.
     #[must_use]
     pub fn stall(mut self, limit: Option<Duration>) -> Builder {
         self.settings.stall = limit;
@@ -367,9 +369,10 @@ impl Runtime {
     /// # Panics
     ///
     /// If the future does, and if the thread is inside a runtime already.
+    #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let entered = Entered::enter(&self.core).expect("this thread is inside a runtime already");
-        let mut cell = pin!(Cell::new(future));
+        let mut cell = pin!(Cell::new(future, Location::caller()));
         // SAFETY: the future is not moved out of the cell.
         let pointer = NonNull::from(unsafe { cell.as_mut().get_unchecked_mut() });
         let erased = Cell::erase(pointer);
@@ -401,8 +404,9 @@ impl Runtime {
     }
 
     /// Makes a task of a future, to run in the next [`block_on`](Runtime::block_on).
+    #[track_caller]
     pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        spawn_on(&self.core, Stage::Work, future)
+        spawn_on(&self.core, Stage::Work, future, Location::caller())
     }
 
     /// A way in for other threads.
@@ -450,9 +454,10 @@ fn spawn_on<F: Future + 'static>(
     core: &Rc<Core>,
     stage: Stage,
     future: F,
+    spawned: &'static Location<'static>,
 ) -> JoinHandle<F::Output> {
     core.counters.spawns.add(1);
-    let id = core.tasks.spawn(stage, future);
+    let id = core.tasks.spawn(stage, future, spawned);
     // SAFETY: the task is of this future, and this is its first handle.
     unsafe { JoinHandle::new(core.clone(), id) }
 }
@@ -465,6 +470,7 @@ fn spawn_on<F: Future + 'static>(
 /// # Panics
 ///
 /// Outside a runtime.
+#[track_caller]
 pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     spawn_at(Stage::Work, future)
 }
@@ -474,6 +480,16 @@ pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
 /// # Panics
 ///
 /// Outside a runtime.
+#[track_caller]
 pub fn spawn_at<F: Future + 'static>(stage: Stage, future: F) -> JoinHandle<F::Output> {
-    spawn_on(&crate::core::current(), stage, future)
+    spawn_from(Location::caller(), stage, future)
+}
+
+/// The same, on behalf of who stands elsewhere.
+pub(crate) fn spawn_from<F: Future + 'static>(
+    spawned: &'static Location<'static>,
+    stage: Stage,
+    future: F,
+) -> JoinHandle<F::Output> {
+    spawn_on(&crate::core::current(), stage, future, spawned)
 }

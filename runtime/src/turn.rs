@@ -163,13 +163,14 @@ impl Core {
         let Some(limit) = self.settings.stall else {
             return self.tasks.poll_counted(index, &self.counters);
         };
-        let name = self.tasks.name(index);
+        let label = self.tasks.label(index);
         let start = self.clock.now();
         self.tasks.poll_counted(index, &self.counters);
         let held = self.clock.now() - start;
         if held >= limit {
             self.counters.stalls.add(1);
-            tracing::warn!(task = name, ?held, "a task held its core");
+            let task = label.map(tracing::field::display);
+            tracing::warn!(task, ?held, "a task held its core");
         }
     }
 

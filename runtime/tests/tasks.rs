@@ -3,9 +3,10 @@
 mod common;
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -439,6 +440,67 @@ fn a_task_that_holds_its_core_is_reported() {
         });
         holding.await.unwrap();
         assert!(metrics().stalls >= 1);
+    });
+}
+
+/// Keeps what is said of tasks in events.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<String>>>);
+
+impl tracing::field::Visit for Said {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
+        if field.name() == "task" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl tracing::Subscriber for Said {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn what_is_told_of_a_task_names_it_and_where_it_was_spawned() {
+    let said = Said::default();
+    tracing::subscriber::with_default(said.clone(), || {
+        // Every poll is one that took too long.
+        let runtime = Runtime::builder().stall(Some(Duration::ZERO)).build().unwrap();
+        let told = |name: &str, line: u32| {
+            let place = format!("{}:{line}:", file!());
+            let fits = |said: &&String| said.starts_with(name) && said.contains(&place);
+            said.0.lock().unwrap().iter().filter(fits).count()
+        };
+        run_on(&runtime, async {
+            let line = line!() + 1;
+            spawn(async { panic!("as planned") }).named("the reader").await.unwrap_err();
+            assert_eq!(told("the reader, spawned at", line), 2, "a stall, and a panic");
+            let line = line!() + 1;
+            spawn_at(Stage::Input, yield_now()).await.unwrap();
+            assert_eq!(told("bowline_runtime::timer::", line), 2, "two polls");
+        });
+        let handle = runtime.handle();
+        let thread = std::thread::spawn(move || (line!(), handle.spawn(|| async {})));
+        let (line, spawned) = thread.join().unwrap();
+        run_on(&runtime, async { spawned.await.unwrap() });
+        assert_eq!(told("", line), 1);
     });
 }
 

@@ -7,11 +7,12 @@ use std::alloc::Layout;
 use std::any::Any;
 use std::future::Future;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
+use super::Label;
 use super::join::JoinError;
 
 /// A pointer to a cell of whatever type.
@@ -21,12 +22,11 @@ pub(crate) struct Erased(NonNull<Head>);
 /// What is at the start of every cell.
 struct Head {
     functions: &'static Functions,
+    label: std::cell::Cell<Label>,
 }
 
 struct Functions {
     layout: Layout,
-    /// The future's type, to tell tasks apart by.
-    name: fn() -> &'static str,
     poll: unsafe fn(Erased, &mut Context<'_>) -> Poll<Ended>,
     abort: unsafe fn(Erased),
     clear: unsafe fn(Erased),
@@ -55,7 +55,6 @@ enum Content<F: Future> {
 impl<F: Future> Cell<F> {
     const FUNCTIONS: Functions = Functions {
         layout: Layout::new::<Cell<F>>(),
-        name: std::any::type_name::<F>,
         poll: Self::poll,
         abort: Self::abort,
         clear: Self::clear,
@@ -64,8 +63,12 @@ impl<F: Future> Cell<F> {
 
     pub(crate) const LAYOUT: Layout = Layout::new::<Cell<F>>();
 
-    pub(crate) fn new(future: F) -> Cell<F> {
-        Cell { head: Head { functions: &Self::FUNCTIONS }, content: Content::Running(future) }
+    /// A cell for a future that was made into a task there. Until it is given a name it is called
+    /// by its type.
+    pub(crate) fn new(future: F, spawned: &'static Location<'static>) -> Cell<F> {
+        let label = Label { name: std::any::type_name::<F>(), spawned };
+        let head = Head { functions: &Self::FUNCTIONS, label: std::cell::Cell::new(label) };
+        Cell { head, content: Content::Running(future) }
     }
 
     /// Writes a cell into a block of memory.
@@ -73,10 +76,14 @@ impl<F: Future> Cell<F> {
     /// # Safety
     ///
     /// The memory is as large and as aligned as [`Cell::LAYOUT`] says, and nobody else's.
-    pub(crate) unsafe fn write(memory: NonNull<u8>, future: F) -> Erased {
+    pub(crate) unsafe fn write(
+        memory: NonNull<u8>,
+        future: F,
+        spawned: &'static Location<'static>,
+    ) -> Erased {
         let cell = memory.cast::<Cell<F>>();
         // SAFETY: by the caller's promise it is valid for this write.
-        unsafe { cell.write(Cell::new(future)) };
+        unsafe { cell.write(Cell::new(future, spawned)) };
         Erased(cell.cast())
     }
 
@@ -185,12 +192,21 @@ impl Erased {
         unsafe { self.0.as_ref().functions }
     }
 
+    fn label_cell(&self) -> &std::cell::Cell<Label> {
+        // SAFETY: as above. What runs in the cell is its content, which the head is no part of.
+        unsafe { &self.0.as_ref().label }
+    }
+
     pub(crate) fn layout(self) -> Layout {
         self.functions().layout
     }
 
-    pub(crate) fn name(self) -> &'static str {
-        (self.functions().name)()
+    pub(crate) fn label(self) -> Label {
+        self.label_cell().get()
+    }
+
+    pub(crate) fn set_name(self, name: &'static str) {
+        self.label_cell().set(Label { name, ..self.label() });
     }
 
     pub(crate) fn memory(self) -> NonNull<u8> {

@@ -30,6 +30,22 @@ impl<T> JoinHandle<T> {
         JoinHandle { core, id, taken: false, output: PhantomData }
     }
 
+    /// Gives the task a name, by which what is logged of it calls it: that it
+    /// [held its core](crate::Builder::stall), or panicked. Without one it is called by its future's
+    /// type; where it was spawned is told in any case.
+    ///
+    /// ```
+    /// # bowline_runtime::Runtime::builder().build()?.block_on(async {
+    /// let task = bowline_runtime::spawn(async { 42 }).named("answer");
+    /// assert_eq!(task.await.unwrap(), 42);
+    /// # });
+    /// # Ok::<(), bowline_runtime::Error>(())
+    /// ```
+    pub fn named(self, name: &'static str) -> Self {
+        self.core.tasks.set_name(self.id, name);
+        self
+    }
+
     /// Ends the task, unless it has ended. Its future is dropped before its next poll would have
     /// been, and never later than in the runtime's next turn. The handle then gives
     /// [`JoinError::is_aborted`].

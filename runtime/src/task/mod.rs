@@ -12,7 +12,24 @@ pub(crate) mod memory;
 pub(crate) mod table;
 pub(crate) mod waker;
 
+use std::fmt;
+use std::panic::Location;
+
 pub use join::{JoinError, JoinHandle};
+
+/// What tasks are told apart by in what is logged of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Label {
+    pub(crate) name: &'static str,
+    /// Where it was made a task.
+    pub(crate) spawned: &'static Location<'static>,
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, spawned at {}", self.name, self.spawned)
+    }
+}
 
 /// When in a turn of the loop a task runs.
 ///

@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::Location;
 use std::task::{Context, Poll, Waker};
 
-use super::Stage;
 use super::cell::{self, Ended, Erased};
 use super::join::JoinError;
 use super::memory::Blocks;
 use super::waker::TaskId;
+use super::{Label, Stage};
 use crate::metrics::Counters;
 use crate::notify::wake;
 
@@ -78,10 +79,15 @@ impl Tasks {
     }
 
     /// Makes a task of a future. It is ready.
-    pub(crate) fn spawn<F: Future + 'static>(&self, stage: Stage, future: F) -> TaskId {
+    pub(crate) fn spawn<F: Future + 'static>(
+        &self,
+        stage: Stage,
+        future: F,
+        spawned: &'static Location<'static>,
+    ) -> TaskId {
         let memory = self.blocks.take(cell::Cell::<F>::LAYOUT);
         // SAFETY: the memory was taken for this layout.
-        let cell = unsafe { cell::Cell::write(memory, future) };
+        let cell = unsafe { cell::Cell::write(memory, future, spawned) };
         let id = self.insert(cell, stage, 0);
         if self.closed.get() {
             self.abort(id);
@@ -225,7 +231,7 @@ impl Tasks {
             }
         };
         if ended == Ended::Panicked {
-            tracing::error!(task = cell.name(), "a task panicked");
+            tracing::error!(task = %cell.label(), "a task panicked");
         }
         self.end(index, cell);
         Some(ended)
@@ -366,8 +372,16 @@ impl Tasks {
         }
     }
 
-    /// What a task's future is called, as the compiler calls it.
-    pub(crate) fn name(&self, index: u32) -> Option<&'static str> {
-        self.slots.borrow().get(index as usize)?.cell.map(Erased::name)
+    pub(crate) fn label(&self, index: u32) -> Option<Label> {
+        self.slots.borrow().get(index as usize)?.cell.map(Erased::label)
+    }
+
+    /// See [`JoinHandle::named`](super::JoinHandle::named).
+    pub(crate) fn set_name(&self, id: TaskId, name: &'static str) {
+        let slots = self.slots.borrow();
+        let slot = &slots[id.index as usize];
+        if let Some(cell) = slot.cell.filter(|_| slot.generation == id.generation) {
+            cell.set_name(name);
+        }
     }
 }
