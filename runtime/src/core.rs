@@ -15,7 +15,7 @@ use slab::Slab;
 
 use crate::buffer::Pool;
 use crate::clock::Clock;
-use crate::driver::provided::ProvidedBuffers;
+use crate::driver::provided::{ProvidedBuffers, ReceiveMode};
 use crate::driver::switch::Driver;
 use crate::driver::{Completion, Kind, Request, Token, Transfer};
 use crate::metrics::{Counters, Metrics};
@@ -249,11 +249,20 @@ impl Core {
 
     /// Gets buffers back for those that are parked, if only readers that lag have any.
     pub(crate) fn relieve(&self) {
-        if self.buffers.free() == 0 && !self.parked.borrow().is_empty() {
-            for taker in self.buffers.takers() {
-                let connection = self.connections.borrow().get(taker).cloned();
-                connection.iter().for_each(|connection| connection.relieve());
+        if self.buffers.free() > 0 || self.parked.borrow().is_empty() {
+            return;
+        }
+        let relieve = |place| {
+            let connection = self.connections.borrow().get(place).cloned();
+            connection.iter().for_each(|connection| connection.relieve());
+        };
+        match self.buffers.mode() {
+            // Each has parts of who knows whose buffers.
+            ReceiveMode::Incremental => {
+                let places = self.connections.borrow().capacity();
+                (0..places).for_each(relieve);
             }
+            _ => self.buffers.takers().for_each(relieve),
         }
     }
 

@@ -186,6 +186,7 @@ mod waiters;
 
 pub use bowline_time::{Duration, Instant};
 pub use cores::Cores;
+pub use driver::provided::ReceiveMode;
 #[cfg(feature = "simulated-driver")]
 pub use driver::sim::{Faults, Lane, Simulation, Traffic};
 pub use error::{Error, OLDEST_KERNEL};

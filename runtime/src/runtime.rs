@@ -14,7 +14,7 @@ use bowline_time::Duration;
 use crate::buffer::Region;
 use crate::clock::Source;
 use crate::core::{Core, Entered, Settings, is_entered};
-use crate::driver::provided::{MOST_BUFFERS, ProvidedBuffers};
+use crate::driver::provided::{MOST_BUFFERS, ProvidedBuffers, ReceiveMode};
 use crate::driver::ring::Ring;
 #[cfg(feature = "simulated-driver")]
 use crate::driver::sim::{Faults, Sim, Simulation};
@@ -35,6 +35,7 @@ pub struct Builder {
     completions: Option<u32>,
     buffer_count: u16,
     buffer_size: u32,
+    receive_mode: ReceiveMode,
     submission_thread: Option<Duration>,
     file_places: u32,
     registered_buffers: (usize, usize),
@@ -63,6 +64,7 @@ impl Builder {
             completions: None,
             buffer_count: 256,
             buffer_size: 16 << 10,
+            receive_mode: ReceiveMode::Single,
             submission_thread: None,
             file_places: 64,
             registered_buffers: (0, 0),
@@ -155,6 +157,14 @@ impl Builder {
     pub fn buffers(mut self, count: u16, size: u32) -> Builder {
         self.buffer_count = count;
         self.buffer_size = size;
+        self
+    }
+
+    /// How the kernel fills the receive buffers. Where it can't do it so, it fills one at a time;
+    /// [`probe`](crate::probe()) tells. Default: [`ReceiveMode::Single`].
+    #[must_use]
+    pub fn receive_mode(mut self, mode: ReceiveMode) -> Builder {
+        self.receive_mode = mode;
         self
     }
 
@@ -292,7 +302,8 @@ impl Builder {
         let registration = Registration::new(remote.clone())?;
         let mut driver = self.driver(entries, completions)?;
         let count = self.buffer_count.clamp(1, MOST_BUFFERS).next_power_of_two();
-        let buffers = ProvidedBuffers::new(&mut driver, count, self.buffer_size.max(1))?;
+        let size = self.buffer_size.max(1);
+        let buffers = ProvidedBuffers::new(&mut driver, count, size, self.receive_mode)?;
         let places = register_files(&mut driver, self.file_places);
         let region = register_buffers(&mut driver, self.registered_buffers);
         let core = Core::new(self.settings, driver, buffers, remote, registration);

@@ -13,7 +13,8 @@ use std::time::Duration;
 use bowline_runtime::fs::{File, OpenOptions};
 use bowline_runtime::net::{TcpListener, TcpStream};
 use bowline_runtime::{
-    Builder, Faults, Runtime, Stage, buffer, metrics, spawn, spawn_at, timeout, yield_now,
+    Builder, Faults, ReceiveMode, Runtime, Stage, buffer, metrics, spawn, spawn_at, timeout,
+    yield_now,
 };
 use common::{LONG, listen, pattern, rounds, run_on};
 
@@ -84,6 +85,59 @@ fn every_byte_comes_back_whatever_the_driver_does() {
             assert_eq!(peer.await.unwrap().unwrap(), number);
         }
     });
+}
+
+#[test]
+fn every_byte_comes_back_and_every_buffer_however_the_driver_fills_them() {
+    for mode in [ReceiveMode::Bundles, ReceiveMode::Incremental] {
+        for count in [1, 8] {
+            let builder = Runtime::builder().buffers(count, 300).receive_mode(mode);
+            simulate_on(&builder, Faults::default(), async |seed| {
+                let (listener, address) = listen();
+                serve_echo(listener);
+                let peers: Vec<_> = (0..6).map(|number| spawn(ping(address, number))).collect();
+                for (number, peer) in peers.into_iter().enumerate() {
+                    if (seed as usize + number).is_multiple_of(5) {
+                        peer.abort();
+                        let _ = peer.await;
+                    } else {
+                        assert_eq!(peer.await.unwrap().unwrap(), number, "{mode:?}");
+                    }
+                }
+                while metrics().live_connections > 0 || metrics().free_buffers < count.into() {
+                    yield_now().await;
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn leases_that_are_kept_keep_what_is_in_them_and_hold_up_nobody() {
+    for mode in [ReceiveMode::Single, ReceiveMode::Bundles, ReceiveMode::Incremental] {
+        let builder = Runtime::builder().buffers(4, 256).receive_mode(mode);
+        simulate_on(&builder, Faults::default(), async |seed| {
+            let (listener, address) = listen();
+            let connecting = spawn(TcpStream::connect(address, LONG));
+            let server = listener.accept().await.unwrap();
+            let client = connecting.await.unwrap().unwrap();
+            let message = pattern(20_000, seed as usize);
+            client.send(&message);
+            drop(client);
+            let mut leases = Vec::new();
+            while let Some(lease) = server.receive().await.unwrap() {
+                leases.push(lease);
+            }
+            let kept: Vec<u8> = leases.iter().flat_map(|lease| lease.iter().copied()).collect();
+            assert!(kept == message, "{mode:?}");
+            // The first of them have buffers still.
+            assert!(metrics().free_buffers < 4 || mode == ReceiveMode::Incremental);
+            drop((leases, server));
+            while metrics().live_connections > 0 || metrics().free_buffers < 4 {
+                yield_now().await;
+            }
+        });
+    }
 }
 
 #[test]

@@ -126,8 +126,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "what arrives for a connection that closes keeps its buffer",
         RECEIVING,
-        "            _ => buffers.give(buffer),",
-        "            _ => {}",
+        "            false => buffers.release(part),",
+        "            false => {}",
     ),
     mutation(
         "the end of a connection leaves its copies where they are",

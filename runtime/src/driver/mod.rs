@@ -32,6 +32,8 @@ pub(crate) enum Request {
     ReceiveMany {
         fd: RawFd,
         group: u16,
+        /// One completion may tell of several buffers.
+        bundles: bool,
     },
     /// The result is how many bytes were taken.
     Send {
@@ -166,8 +168,10 @@ pub(crate) struct Completion {
     pub(crate) token: Token,
     /// What the system call would return, or minus the error's number.
     pub(crate) result: i32,
-    /// The provided buffer that was filled.
+    /// The provided buffer that was filled, or a part of it; in a bundle, the first of them.
     pub(crate) buffer: Option<u16>,
+    /// The kernel goes on to fill the rest of that buffer.
+    pub(crate) buffer_more: bool,
     /// More completions of the request will come.
     pub(crate) more: bool,
 }

@@ -1,7 +1,10 @@
 //! The buffers that the kernel receives into: a ring of them, mapped and shared with it.
 //!
 //! The kernel takes a buffer when there is something to receive, not before; so a thousand idle
-//! connections need none. A filled buffer is ours until it is given back.
+//! connections need none. A filled buffer is ours until it is given back. Depending on the
+//! [`ReceiveMode`] a completion tells of one buffer, of several that follow each other in the ring,
+//! or of a part of one. A buffer goes back when nobody uses it: neither the kernel, which is done
+//! with most as soon as there is anything in them, nor whoever has a part of it to read.
 
 use std::alloc::{Layout, LayoutError, handle_alloc_error};
 use std::cell::Cell;
@@ -23,6 +26,44 @@ const LARGEST_PAGE: usize = 64 << 10;
 /// touch only the start of a buffer, and would else all fall into the same few sets of the cache.
 const STAGGER: usize = 64;
 
+/// How the kernel fills receive buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReceiveMode {
+    /// One buffer at a time, which is then the reader's, however little is in it.
+    #[default]
+    Single,
+    /// Several at a time, if more has arrived than one holds: a completion for all of them
+    /// (RECVSEND_BUNDLE, 6.10). For peers that send much at once, into buffers that are smaller.
+    /// Some kernels mix up the order of what they receive so (6.14 does, and fixes of 6.15 went into
+    /// older ones since): so know yours.
+    Bundles,
+    /// Piece by piece: what arrives is put into a buffer after what is there already, until it is
+    /// full (IOU_PBUF_RING_INC, 6.12). Small messages then take no more memory than they are long,
+    /// and many readers share a buffer, which goes back when the last of them is done with it.
+    Incremental,
+}
+
+/// What is known of a buffer.
+#[derive(Default)]
+struct State {
+    /// Who uses it: each reader of a part, and the kernel until it is done with it.
+    users: Cell<u32>,
+    /// How much of it is filled.
+    filled: Cell<u32>,
+    /// Where in the ring it stands, or last stood.
+    place: Cell<u16>,
+    /// For which connection it was last filled.
+    taker: Cell<u32>,
+}
+
+/// A part of a buffer that was filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    id: u16,
+    offset: u32,
+    length: u32,
+}
+
 pub(crate) struct ProvidedBuffers {
     ring: NonNull<BufRingEntry>,
     ring_layout: Layout,
@@ -30,20 +71,26 @@ pub(crate) struct ProvidedBuffers {
     memory_layout: Layout,
     count: u16,
     size: u32,
+    mode: ReceiveMode,
     /// How many entries were ever written, modulo 2^16.
     tail: Cell<u16>,
     /// How many the kernel has, as far as its completions tell.
     free: Cell<u16>,
-    /// For which connection each was last filled.
-    takers: Box<[Cell<u32>]>,
+    /// Something is in the one of them that the kernel fills next.
+    begun: Cell<bool>,
+    states: Box<[State]>,
+    /// Which buffer stands at each place of the ring, or last stood there.
+    order: Box<[Cell<u16>]>,
 }
 
 impl ProvidedBuffers {
-    /// Buffers of `size` bytes, `count` of them, a power of two; all belong to the kernel.
+    /// Buffers of `size` bytes, `count` of them, a power of two; all belong to the kernel. Where it
+    /// can't do what `mode` says, it fills one at a time.
     pub(crate) fn new(
         driver: &mut Driver,
         count: u16,
         size: u32,
+        mode: ReceiveMode,
     ) -> Result<ProvidedBuffers, Error> {
         let stride = size as usize + STAGGER;
         let too_large = |_| Error::Io {
@@ -53,7 +100,7 @@ impl ProvidedBuffers {
         let page = page_size();
         let ring_layout = paged::<BufRingEntry>(usize::from(count), page).map_err(too_large)?;
         let memory_layout = paged::<u8>(stride * usize::from(count), page).map_err(too_large)?;
-        let buffers = ProvidedBuffers {
+        let mut buffers = ProvidedBuffers {
             ring: allocate(ring_layout).cast(),
             ring_layout,
             memory: allocate(memory_layout),
@@ -61,13 +108,16 @@ impl ProvidedBuffers {
             count,
             size,
             tail: Cell::new(0),
+            mode,
             free: Cell::new(0),
-            takers: vec![Cell::new(u32::MAX); usize::from(count)].into(),
+            begun: Cell::new(false),
+            states: (0..count).map(|_| State::default()).collect(),
+            order: (0..count).map(Cell::new).collect(),
         };
         // SAFETY: the ring is page-aligned and has `count` entries. It is freed when `buffers` is
         // dropped; its owner does that only after the driver is closed with nothing in flight,
         // which unregisters it, or never.
-        unsafe { driver.register_buffers(buffers.ring, count)? };
+        buffers.mode = unsafe { driver.register_buffers(buffers.ring, count, mode)? };
         for id in 0..count {
             buffers.give(id);
         }
@@ -83,15 +133,75 @@ impl ProvidedBuffers {
         self.count
     }
 
-    /// Notes that the kernel filled one for a connection, which has this place in the core's table.
-    pub(crate) fn taken(&self, id: u16, connection: u32) {
-        self.free.set(self.free.get() - 1);
-        self.takers[usize::from(id)].set(connection);
+    /// How many of those it has put nothing into.
+    pub(crate) fn untouched(&self) -> u16 {
+        self.free.get() - u16::from(self.begun.get())
     }
 
-    /// The places of the connections that may have a buffer: one for each buffer.
+    pub(crate) fn mode(&self) -> ReceiveMode {
+        self.mode
+    }
+
+    /// Takes note that the kernel put `length` bytes, for the connection at this place of the core's
+    /// table, into a buffer and those that follow it; it `goes_on` with the last of them, or is done
+    /// with all. Each part is `each`'s, to be released.
+    pub(crate) fn taken(
+        &self,
+        first: u16,
+        length: u32,
+        goes_on: bool,
+        connection: u32,
+        mut each: impl FnMut(Part),
+    ) {
+        self.begun.set(goes_on);
+        let (mut id, mut left) = (first, length);
+        loop {
+            let state = self.state(id);
+            let offset = state.filled.get();
+            let length = left.min(self.room(state));
+            left -= length;
+            state.filled.set(offset + length);
+            state.taker.set(connection);
+            match goes_on && left == 0 {
+                true => state.users.set(state.users.get() + 1),
+                // The kernel is done with it, and the reader has its place among the users.
+                false => self.free.set(self.free.get() - 1),
+            }
+            let next = self.following(state);
+            each(Part { id, offset, length });
+            if left == 0 {
+                return;
+            }
+            assert!(length > 0, "the kernel filled no more than it was given");
+            id = next;
+        }
+    }
+
+    fn state(&self, id: u16) -> &State {
+        &self.states[usize::from(id)]
+    }
+
+    /// How much the kernel could put into a buffer that it has put something into now.
+    fn room(&self, state: &State) -> u32 {
+        if self.mode != ReceiveMode::Bundles {
+            return self.size - state.filled.get();
+        }
+        // In the last of a bundle the kernel notes how much it wanted of it. If nothing came then,
+        // that is all that it puts there the next time.
+        // SAFETY: the place is below `count`, so the entry lies in the ring. The kernel is done with
+        // it, as it has told of the buffer.
+        unsafe { self.ring.add(usize::from(state.place.get())).as_ref().len() }
+    }
+
+    /// The buffer that was given after this one.
+    fn following(&self, state: &State) -> u16 {
+        let place = state.place.get().wrapping_add(1) & (self.count - 1);
+        self.order[usize::from(place)].get()
+    }
+
+    /// The connections for which each buffer was last filled, by their places in the core's table.
     pub(crate) fn takers(&self) -> impl Iterator<Item = usize> {
-        self.takers.iter().map(|taker| taker.get() as usize)
+        self.states.iter().map(|state| state.taker.get() as usize)
     }
 
     fn start(&self, id: u16) -> NonNull<u8> {
@@ -100,28 +210,46 @@ impl ProvidedBuffers {
         unsafe { self.memory.add(usize::from(id) * (self.size as usize + STAGGER)) }
     }
 
-    /// The first `length` bytes of a buffer that was taken.
+    /// The bytes of a part.
     ///
     /// # Safety
     ///
-    /// The buffer was filled by the kernel and not given back, and isn't while the slice is used.
-    pub(crate) unsafe fn filled(&self, id: u16, length: u32) -> &[u8] {
-        debug_assert!(length <= self.size);
-        // SAFETY: the bytes lie in the buffer and are initialized: the memory was zeroed when it
-        // was made. Nobody writes to them: the kernel does not, as the buffer isn't its own, and
-        // we never do.
-        unsafe { std::slice::from_raw_parts(self.start(id).as_ptr(), length as usize) }
+    /// The part was not released, and isn't while the slice is used.
+    pub(crate) unsafe fn filled(&self, part: Part) -> &[u8] {
+        debug_assert!(part.offset + part.length <= self.size);
+        // SAFETY: by `taken` the part lies in its buffer, whose memory was zeroed when it was made.
+        // Nobody writes to it: the kernel does not before the buffer is given, and if it goes on
+        // with it now, then beyond the part; and we never do.
+        unsafe {
+            let start = self.start(part.id).add(part.offset as usize);
+            std::slice::from_raw_parts(start.as_ptr(), part.length as usize)
+        }
     }
 
-    /// Gives a buffer to the kernel. The caller has no slice of it any more.
-    pub(crate) fn give(&self, id: u16) {
+    /// Lets go of a part. When nobody uses the buffer any more the kernel gets it.
+    pub(crate) fn release(&self, part: Part) {
+        let state = self.state(part.id);
+        let users = state.users.get() - 1;
+        state.users.set(users);
+        if users == 0 {
+            self.give(part.id);
+        }
+    }
+
+    /// Gives a buffer to the kernel. Nobody uses it.
+    fn give(&self, id: u16) {
         let start = self.start(id);
+        let state = self.state(id);
+        state.users.set(1);
+        state.filled.set(0);
         let tail = self.tail.get();
-        let index = usize::from(tail & (self.count - 1));
-        // SAFETY: the index is below `count`, so the entry lies in the ring. The kernel reads it
+        let place = tail & (self.count - 1);
+        state.place.set(place);
+        self.order[usize::from(place)].set(id);
+        // SAFETY: the place is below `count`, so the entry lies in the ring. The kernel reads it
         // only after the tail has passed it, which is below; it was read the last time around
         // before its buffer, one of `count`, could be filled and come back.
-        let entry = unsafe { self.ring.add(index).as_mut() };
+        let entry = unsafe { self.ring.add(usize::from(place)).as_mut() };
         entry.set_addr(start.as_ptr() as u64);
         entry.set_len(self.size);
         entry.set_bid(id);

@@ -42,6 +42,8 @@ pub(crate) struct Features {
     pub(crate) absolute_wait: bool,
     /// A wait doesn't count as waiting for a disk (6.15).
     pub(crate) no_iowait: bool,
+    /// A receive may tell of several buffers at once (6.10).
+    pub(crate) bundles: bool,
     /// Other threads post to the ring without one of their own (6.13).
     pub(crate) messages: bool,
     /// A thread of the kernel's takes requests by itself, as was asked for.
@@ -104,6 +106,7 @@ impl Ring {
             // The flag has no feature bit; it came with the same release as this one.
             absolute_wait: parameters.is_feature_min_timeout(),
             no_iowait: parameters.is_feature_no_iowait(),
+            bundles: parameters.is_feature_recvsend_bundle(),
             // Seen by trying: the ring gets one from its own thread.
             messages: message::post(shared.as_raw_fd(), Token::WAKE).is_ok(),
             polled: parameters.is_setup_sqpoll(),
@@ -301,6 +304,7 @@ impl Ring {
                 token: Token::from_user_data(entry.user_data()),
                 result: entry.result(),
                 buffer: cqueue::buffer_select(flags),
+                buffer_more: cqueue::buffer_more(flags),
                 more: cqueue::more(flags),
             }
         }));
@@ -427,7 +431,12 @@ fn entry(request: Request) -> squeue::Entry {
         Request::Connect { fd, address, length } => {
             opcode::Connect::new(Fd(fd), address, length).build()
         }
-        Request::ReceiveMany { fd, group } => opcode::RecvMulti::new(Fd(fd), group).build(),
+        Request::ReceiveMany { fd, group, bundles: false } => {
+            opcode::RecvMulti::new(Fd(fd), group).build()
+        }
+        Request::ReceiveMany { fd, group, bundles: true } => {
+            opcode::RecvMultiBundle::new(Fd(fd), group).build()
+        }
         Request::Send { fd, data, length, zero_copy: false } => {
             opcode::Send::new(Fd(fd), data, length).flags(SEND).build()
         }

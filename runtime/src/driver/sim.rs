@@ -79,6 +79,8 @@ impl Default for Faults {
 
 /// At most so many completions come out at once.
 const BATCH: u64 = 8;
+/// At most so many buffers are filled for one completion.
+const MOST_IN_BUNDLE: u64 = 4;
 /// A core that has not slept after so many looks for completions is held to be busy.
 const LOOKS_WITHOUT_SLEEP: u32 = 16;
 
@@ -134,6 +136,8 @@ struct Buffers {
     entries: NonNull<BufRingEntry>,
     count: u16,
     head: u16,
+    /// They are filled piece by piece.
+    incremental: bool,
 }
 
 pub(crate) struct Sim {
@@ -156,11 +160,12 @@ pub(crate) struct Sim {
 struct Step {
     result: i32,
     buffer: Option<u16>,
+    buffer_more: bool,
     more: bool,
 }
 
 fn last(result: i32) -> Step {
-    Step { result, buffer: None, more: false }
+    Step { result, buffer: None, buffer_more: false, more: false }
 }
 
 /// What a system call returned, as a completion says it.
@@ -199,8 +204,13 @@ impl Sim {
     }
 
     /// Takes the ring of provided buffers over, as registering it does.
-    pub(crate) fn register_buffers(&mut self, entries: NonNull<BufRingEntry>, count: u16) {
-        self.buffers = Some(Buffers { entries, count, head: 0 });
+    pub(crate) fn register_buffers(
+        &mut self,
+        entries: NonNull<BufRingEntry>,
+        count: u16,
+        incremental: bool,
+    ) {
+        self.buffers = Some(Buffers { entries, count, head: 0, incremental });
     }
 
     pub(crate) fn push(&mut self, request: Request, token: Token) {
@@ -236,11 +246,11 @@ impl Sim {
                         self.running[found].cancelled = true;
                     }
                     let result = found.map_or(-libc::ENOENT, |_| 0);
-                    self.post(token, result, None, false);
+                    self.post(token, last(result));
                 }
                 Request::CancelAll => {
                     self.running.iter_mut().for_each(|running| running.cancelled = true);
-                    self.post(token, 0, None, false);
+                    self.post(token, last(0));
                 }
                 Request::AcceptMany { fd } => {
                     self.world.lock().network.listen(fd, self.core);
@@ -253,12 +263,13 @@ impl Sim {
         }
     }
 
-    fn post(&mut self, token: Token, result: i32, buffer: Option<u16>, more: bool) {
+    fn post(&mut self, token: Token, step: Step) {
         let queue = match self.has_room() {
             true => &mut self.posted,
             false => &mut self.overflown,
         };
-        queue.push_back(Completion { token, result, buffer, more });
+        let Step { result, buffer, buffer_more, more } = step;
+        queue.push_back(Completion { token, result, buffer, buffer_more, more });
     }
 
     /// What overflows keeps its order: once there is some, all goes there until it is fetched.
@@ -336,7 +347,7 @@ impl Sim {
                     continue;
                 }
                 assert!(bytes_of(&request) == *lent, "what was sent without a copy has changed");
-                self.post(token, 0, None, false);
+                self.post(token, last(0));
                 drop(self.running.swap_remove(at));
                 continue;
             }
@@ -351,19 +362,20 @@ impl Sim {
                 continue;
             }
             let in_time = cancelled && !world.chance(|faults| faults.cancel_late);
-            let Step { result, buffer, more } = match blocked || in_time {
+            let mut step = match blocked || in_time {
                 true => last(-libc::ECANCELED),
                 false => self.attempt(request, world),
             };
-            if request.is_zero_copy() && result >= 0 {
+            if request.is_zero_copy() && step.result >= 0 {
                 self.running[at].lent = Some(bytes_of(&request));
-                self.post(token, result, None, true);
+                self.post(token, Step { more: true, ..step });
                 at += 1;
                 continue;
             }
             // As in the kernel: a completion that overflows is its request's last.
-            let more = more && self.has_room();
-            self.post(token, result, buffer, more);
+            step.more &= self.has_room();
+            let more = step.more;
+            self.post(token, step);
             match more {
                 true => at += 1,
                 false => drop(self.running.swap_remove(at)),
@@ -376,7 +388,7 @@ impl Sim {
         match request {
             Request::AcceptMany { fd } => accept(fd, world),
             Request::Connect { fd, address, length } => self.connect(fd, address, length, world),
-            Request::ReceiveMany { fd, .. } => self.receive(fd, world),
+            Request::ReceiveMany { fd, bundles, .. } => self.receive(fd, bundles, world),
             request if request.is_zero_copy() && world.chance(|faults| faults.refuse_zero_copy) => {
                 last(-libc::ENOMEM)
             }
@@ -466,7 +478,7 @@ impl Sim {
         last(0)
     }
 
-    fn receive(&mut self, fd: RawFd, world: &mut State) -> Step {
+    fn receive(&mut self, fd: RawFd, bundles: bool, world: &mut State) -> Step {
         let (end_early, no_buffer) =
             (world.chance(|faults| faults.end_early), world.chance(|faults| faults.no_buffer));
         let Some(endpoint) = world.network.endpoint(fd) else { return last(-libc::ENOTCONN) };
@@ -476,15 +488,29 @@ impl Sim {
         if endpoint.incoming.is_empty() {
             return last(0);
         }
-        let buffer = if no_buffer { None } else { self.buffers.as_mut().and_then(Buffers::take) };
-        let Some((id, start, size)) = buffer else { return last(-libc::ENOBUFS) };
-        let mut length = 0;
-        for (index, byte) in world.network.receive(fd, size).enumerate() {
-            // SAFETY: the buffer, of `size` bytes, is the kernel's, which we are.
-            unsafe { start.add(index).write(byte) };
-            length += 1;
+        let buffers = self.buffers.as_mut().filter(|buffers| !no_buffer && !buffers.is_empty());
+        let Some(buffers) = buffers else { return last(-libc::ENOBUFS) };
+        let count = if bundles { 1 + world.random.below(MOST_IN_BUNDLE) } else { 1 };
+        let first = buffers.first().bid();
+        let (mut length, mut buffer_more) = (0, false);
+        for _ in 0..count {
+            let mut most = buffers.first().len() as usize;
+            if bundles || buffers.incremental {
+                most = world.part(most);
+            }
+            if bundles {
+                // As in the kernel, which notes here how much it wants of a buffer.
+                buffers.first().set_len(most as u32);
+            }
+            let (filled, goes_on) = buffers.fill(world.network.receive(fd, most));
+            length += filled as i32;
+            buffer_more = goes_on;
+            let is_dry = world.network.endpoint(fd).is_none_or(|e| e.incoming.is_empty());
+            if (filled as usize) < most || is_dry || buffers.is_empty() {
+                break;
+            }
         }
-        Step { result: length, buffer: Some(id), more: !end_early }
+        Step { result: length, buffer: Some(first), buffer_more, more: !end_early }
     }
 
     pub(crate) fn shutdown(&mut self, fd: RawFd, how: i32) {
@@ -546,7 +572,7 @@ fn accept(fd: RawFd, world: &mut State) -> Step {
     match world.network.accept(fd) {
         Some(accepted) => {
             let more = !world.chance(|faults| faults.end_early);
-            Step { result: accepted, buffer: None, more }
+            Step { more, ..last(accepted) }
         }
         None => last(-libc::EAGAIN),
     }
@@ -599,18 +625,39 @@ fn file(length: usize, world: &mut State, transfer: impl FnOnce(usize) -> isize)
 }
 
 impl Buffers {
-    /// The next buffer that we were given: its number, start and size.
-    fn take(&mut self) -> Option<(u16, *mut u8, usize)> {
+    fn is_empty(&self) -> bool {
         // SAFETY: the ring of `count` entries lives as long as the driver, and is written to by
         // this same thread only.
-        let tail = unsafe { *BufRingEntry::tail(self.entries.as_ptr()) };
-        if self.head == tail {
-            return None;
+        self.head == unsafe { *BufRingEntry::tail(self.entries.as_ptr()) }
+    }
+
+    /// The next buffer that we were given. There is one.
+    fn first(&mut self) -> &mut BufRingEntry {
+        // SAFETY: as above, and the place is below `count`.
+        unsafe { self.entries.add(usize::from(self.head & (self.count - 1))).as_mut() }
+    }
+
+    /// Puts bytes into it, no more than it has room for, and passes on to the next if we are done
+    /// with it. Says how many they were, and whether we are not.
+    fn fill(&mut self, bytes: impl Iterator<Item = u8>) -> (u32, bool) {
+        let incremental = self.incremental;
+        let entry = self.first();
+        let (start, room) = (entry.addr(), entry.len());
+        let mut filled = 0;
+        for byte in bytes.take(room as usize) {
+            let at = std::ptr::with_exposed_provenance_mut::<u8>(start as usize + filled as usize);
+            // SAFETY: it lies in the buffer, of which so much is the kernel's, which we are.
+            unsafe { at.write(byte) };
+            filled += 1;
         }
-        // SAFETY: the index is below `count`.
-        let entry = unsafe { self.entries.add(usize::from(self.head & (self.count - 1))).as_ref() };
-        self.head = self.head.wrapping_add(1);
-        let start = std::ptr::with_exposed_provenance_mut(entry.addr() as usize);
-        Some((entry.bid(), start, entry.len() as usize))
+        if incremental {
+            entry.set_addr(start + u64::from(filled));
+            entry.set_len(room - filled);
+        }
+        let goes_on = incremental && filled < room;
+        if !goes_on {
+            self.head = self.head.wrapping_add(1);
+        }
+        (filled, goes_on)
     }
 }

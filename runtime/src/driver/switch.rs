@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use bowline_time::Instant;
 use io_uring::types::BufRingEntry;
 
-use super::provided::GROUP;
+use super::provided::{GROUP, ReceiveMode};
 use super::ring::Ring;
 #[cfg(feature = "simulated-driver")]
 use super::sim::Sim;
@@ -16,6 +16,9 @@ use super::{Completion, Request, Token};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::metrics::Counters;
+
+/// The kernel's flag for rings of buffers that it may fill piece by piece.
+pub(crate) const INCREMENTAL: u16 = 2;
 
 pub(crate) enum Driver {
     Ring(Ring),
@@ -132,7 +135,8 @@ impl Driver {
         }
     }
 
-    /// Shows the ring of receive buffers to the kernel.
+    /// Shows the ring of receive buffers to the kernel. Returns how it fills them: as is wanted, or,
+    /// if it can't do that, one at a time.
     ///
     /// # Safety
     ///
@@ -141,19 +145,27 @@ impl Driver {
         &mut self,
         entries: NonNull<BufRingEntry>,
         count: u16,
-    ) -> Result<(), Error> {
+        wanted: ReceiveMode,
+    ) -> Result<ReceiveMode, Error> {
         either!(self,
             driver => {
                 let address = entries.as_ptr() as u64;
-                // SAFETY: passed on to the caller.
-                unsafe {
-                    driver.submitter().register_buf_ring_with_flags(address, count, GROUP, 0)
+                let register = |flags| {
+                    // SAFETY: passed on to the caller.
+                    unsafe {
+                        driver.submitter().register_buf_ring_with_flags(address, count, GROUP, flags)
+                    }
+                };
+                if wanted == ReceiveMode::Incremental && register(INCREMENTAL).is_ok() {
+                    return Ok(wanted);
                 }
-                .map_err(Error::of_buffers)
+                register(0).map_err(Error::of_buffers)?;
+                let bundles = wanted == ReceiveMode::Bundles && driver.features().bundles;
+                Ok(if bundles { wanted } else { ReceiveMode::Single })
             },
             {
-                driver.register_buffers(entries, count);
-                Ok(())
+                driver.register_buffers(entries, count, wanted == ReceiveMode::Incremental);
+                Ok(wanted)
             }
         )
     }

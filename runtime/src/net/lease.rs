@@ -3,10 +3,11 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use crate::core::Core;
+use crate::driver::provided::Part;
 
 /// Bytes that arrived, in one of the runtime's receive buffers. Dereferences to them.
 ///
-/// The buffer goes back to the kernel when the lease is dropped. While it is held, other
+/// The buffer goes back to the kernel when the lease is dropped, and all others of it are. While it is held, other
 /// connections have one buffer less: what must be kept for long is better copied. The runtime does
 /// that itself when few buffers are left, so that no lease is ever waited for;
 /// [`Metrics::copies`](crate::Metrics::copies) tells how often.
@@ -19,17 +20,16 @@ pub(super) enum Chunk {
     Copied(Vec<u8>),
 }
 
-/// The use of a receive buffer that the kernel has filled.
+/// The use of a part of a receive buffer that the kernel has filled.
 pub(super) struct Leased {
     core: Rc<Core>,
-    buffer: u16,
-    length: u32,
+    part: Part,
 }
 
 impl Chunk {
-    /// For a buffer that the kernel has just filled, and of which nobody else knows.
-    pub(super) fn new(core: Rc<Core>, buffer: u16, length: u32) -> Chunk {
-        Chunk::Leased(Leased { core, buffer, length })
+    /// For a part that the kernel has just filled, and of which nobody else knows.
+    pub(super) fn new(core: Rc<Core>, part: Part) -> Chunk {
+        Chunk::Leased(Leased { core, part })
     }
 
     /// Gives the buffer back, if there is one, and keeps a copy. False if it was one already.
@@ -44,14 +44,14 @@ impl Deref for Leased {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the buffer was filled, and is given back when this is dropped, not before.
-        unsafe { self.core.buffers.filled(self.buffer, self.length) }
+        // SAFETY: the part is released when this is dropped, not before.
+        unsafe { self.core.buffers.filled(self.part) }
     }
 }
 
 impl Drop for Leased {
     fn drop(&mut self) {
-        self.core.buffers.give(self.buffer);
+        self.core.buffers.release(self.part);
     }
 }
 

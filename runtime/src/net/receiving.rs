@@ -1,6 +1,6 @@
 //! The receiving side of a connection.
 //!
-//! One request stays armed and completes once for each filled buffer, which goes to the inbox.
+//! One request stays armed and completes as buffers are filled, parts of which go to the inbox.
 //! When the reader lags so far that the connection would take too many of the buffers that all
 //! share, the request is cancelled, and made again when the reader has caught up. When no buffer is
 //! free the kernel ends it, and the connection is parked until one is.
@@ -30,13 +30,15 @@ use std::task::{Context, Poll, Waker};
 
 use super::connection::Connection;
 use super::lease::{Chunk, Lease};
-use crate::driver::provided::GROUP;
+use crate::core::Core;
+use crate::driver::provided::{GROUP, ReceiveMode};
 use crate::driver::{Completion, Kind, Request};
 use crate::notify::{set_waker, wake};
 
 /// A connection whose reader lags may have one in so many of all receive buffers.
 const MOST_OF_BUFFERS: u16 = 4;
-/// While no more than one in so many of all receive buffers are free, leases are copies.
+/// While there is nothing yet in no more than one in so many of all receive buffers, leases are
+/// copies.
 const KEPT_OF_BUFFERS: u16 = 8;
 
 #[derive(Default)]
@@ -121,7 +123,7 @@ impl Connection {
             (inbox.pop_front()?, inbox.len())
         };
         let buffers = &self.core().buffers;
-        if buffers.free() <= buffers.count() / KEPT_OF_BUFFERS {
+        if buffers.untouched() <= buffers.count() / KEPT_OF_BUFFERS {
             self.count_copies(u64::from(chunk.copy()));
         }
         if self.receiving.state.get() == State::Idle && left <= self.share() / 2 {
@@ -161,7 +163,8 @@ impl Connection {
         }
         self.receiving.state.set(State::Armed);
         self.core().rearmed.set(true);
-        let request = Request::ReceiveMany { fd: self.fd(), group: GROUP };
+        let bundles = self.core().buffers.mode() == ReceiveMode::Bundles;
+        let request = Request::ReceiveMany { fd: self.fd(), group: GROUP, bundles };
         // SAFETY: the request points to nothing: the kernel receives into the buffers of the group.
         unsafe { self.core().driver.borrow_mut().push(request, self.token(Kind::Receive)) };
     }
@@ -198,7 +201,7 @@ impl Connection {
     /// Takes note of a completion of the receive.
     pub(crate) fn received(self: &Rc<Self>, completion: Completion) {
         if let Some(buffer) = completion.buffer {
-            self.take_in(buffer, completion.result);
+            self.take_in(buffer, &completion);
         }
         let was = self.receiving.state.get();
         if !completion.more {
@@ -225,17 +228,20 @@ impl Connection {
         }
     }
 
-    fn take_in(&self, buffer: u16, result: i32) {
-        let buffers = &self.core().buffers;
-        buffers.taken(buffer, self.index());
-        match u32::try_from(result) {
-            Ok(length @ 1..) if !self.is_closing() && !self.receiving.deaf.get() => {
-                self.core().counters.bytes_received.add(u64::from(length));
-                let chunk = Chunk::new(self.core().clone(), buffer, length);
+    fn take_in(&self, first: u16, completion: &Completion) {
+        let Core { buffers, counters, .. } = &**self.core();
+        let length = u32::try_from(completion.result).unwrap_or(0);
+        let wanted = length > 0 && !self.is_closing() && !self.receiving.deaf.get();
+        if wanted {
+            counters.bytes_received.add(u64::from(length));
+        }
+        buffers.taken(first, length, completion.buffer_more, self.index(), |part| match wanted {
+            true => {
+                let chunk = Chunk::new(self.core().clone(), part);
                 self.receiving.inbox.borrow_mut().push_back(chunk);
             }
-            _ => buffers.give(buffer),
-        }
+            false => buffers.release(part),
+        });
     }
 
     fn receive_failed(self: &Rc<Self>, error: i32, was: State) {

@@ -205,6 +205,7 @@ mod tests {
             absolute_wait: true,
             no_iowait: true,
             messages: true,
+            bundles: true,
             polled: false,
         };
         assert_eq!(shortcomings(&all), None);

@@ -11,17 +11,15 @@ use std::time::Duration;
 use io_uring::types::{Fd, Napi, SubmitArgs, Timespec};
 use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
 
-use crate::driver::{Token, message};
-
 use super::Use::{Never, OnDemand, Required, WhereItWorks};
 use super::{Answer, Feature, row};
+use crate::driver::switch::INCREMENTAL;
+use crate::driver::{Token, message};
 
 /// How long a completion is waited for, or a byte, in seconds.
 const LIMIT: u64 = 5;
 /// Marks the completions that are waited for.
 const MARK: u64 = 7;
-/// The kernel's name for rings of buffers that it may fill piece by piece.
-const INCREMENTAL: u16 = 2;
 /// Larger pages there are none.
 const PAGE: usize = 64 << 10;
 
@@ -149,10 +147,10 @@ fn registrations(ring: IoUring) -> Vec<Feature> {
             "PBUF_RING, incremental",
             "6.12",
             buffer_ring(&ring, INCREMENTAL),
-            Never,
+            OnDemand,
             "a buffer per receive",
         ),
-        row("RECVSEND_BUNDLE", "6.10", bundles, Never, "a completion per buffer"),
+        row("RECVSEND_BUNDLE", "6.10", bundles, OnDemand, "a completion per buffer"),
         row("NAPI busy poll", "6.9", Answer::of(busy_poll), OnDemand, "interrupts"),
     ]
 }

@@ -1,0 +1,97 @@
+//! How the kernel fills receive buffers: one, several, or a part of one for each completion.
+
+mod common;
+
+use bowline_runtime::net::TcpStream;
+use bowline_runtime::{Builder, ReceiveMode, Runtime, Stage, metrics, spawn_at, yield_now};
+use common::{accept_one, listen, pattern, run_on};
+
+const MODES: [ReceiveMode; 3] =
+    [ReceiveMode::Single, ReceiveMode::Bundles, ReceiveMode::Incremental];
+
+fn builder(mode: ReceiveMode, count: u16, size: u32) -> Builder {
+    Runtime::builder().buffers(count, size).receive_mode(mode)
+}
+
+/// All that comes until the end; every third lease is kept for a while.
+async fn receive_all(stream: &TcpStream) -> Vec<u8> {
+    let (mut bytes, mut kept) = (Vec::new(), Vec::new());
+    while let Some(lease) = stream.receive().await.unwrap() {
+        bytes.extend_from_slice(&lease);
+        if bytes.len() % 3 == 0 {
+            kept.push((bytes.len() - lease.len(), lease));
+        }
+        if kept.len() > 5 {
+            let (at, lease) = kept.swap_remove(0);
+            assert!(lease[..] == bytes[at..at + lease.len()], "a lease changed while it was kept");
+        }
+    }
+    for (at, lease) in kept {
+        assert!(lease[..] == bytes[at..at + lease.len()], "a lease changed while it was kept");
+    }
+    bytes
+}
+
+#[test]
+fn what_is_sent_arrives_in_order_and_all_buffers_come_back() {
+    for mode in MODES {
+        for (count, size) in [(1, 4096), (16, 4096), (64, 1000)] {
+            run_on(&builder(mode, count, size).build().unwrap(), async {
+                let (listener, address) = listen();
+                let mut readers = Vec::new();
+                for seed in 0..4 {
+                    let (client, server) = accept_one(&listener, address).await;
+                    let message = pattern(300_000 + seed, seed);
+                    drop(spawn_at(Stage::Work, {
+                        let message = message.clone();
+                        async move {
+                            for part in message.chunks(1 + 700 * (1 + seed)) {
+                                client.send(part);
+                                client.drained(8000).await.unwrap();
+                            }
+                        }
+                    }));
+                    readers.push(spawn_at(Stage::Input, async move {
+                        assert!(receive_all(&server).await == message, "{mode:?}: {seed}");
+                    }));
+                }
+                for reader in readers {
+                    reader.await.unwrap();
+                }
+                while metrics().live_connections > 0 || metrics().free_buffers < count.into() {
+                    yield_now().await;
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn small_messages_share_a_buffer_where_it_is_filled_piece_by_piece() {
+    run_on(&builder(ReceiveMode::Incremental, 4, 4096).build().unwrap(), async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let mut leases = Vec::new();
+        for number in 0..20 {
+            client.send(&[number; 100]);
+            leases.push(server.receive().await.unwrap().unwrap());
+        }
+        for (number, lease) in leases.iter().enumerate() {
+            assert_eq!(lease[..], [number as u8; 100]);
+        }
+        // Elsewhere each took a buffer, or was copied.
+        if metrics().copies == 0 {
+            assert_eq!(metrics().free_buffers, 4, "2000 bytes are in the first");
+            for number in 0..24 {
+                client.send(&[number; 100]);
+                leases.push(server.receive().await.unwrap().unwrap());
+            }
+            assert_eq!(metrics().free_buffers, 3);
+            leases.truncate(1);
+            assert_eq!(metrics().free_buffers, 3, "the oldest is in it still");
+            assert_eq!(leases[0][..], [0; 100]);
+            leases.clear();
+            assert_eq!(metrics().free_buffers, 4);
+        }
+    });
+}
