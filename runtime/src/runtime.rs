@@ -215,9 +215,13 @@ impl Builder {
     /// From how many bytes on, up to the 1 MiB of one request, what is sent over TCP is not copied
     /// into the kernel but sent from where it is. It pays, if at all, from some tens of kilobytes
     /// on, and where the network card takes part: the kernel has to pin pages and tell when it is
-    /// done, and copies after all what goes over loopback. A connection has one such request at a
-    /// time, until its peer has acknowledged it: so measure, with
-    /// [`Metrics::zero_copy_sends`](crate::Metrics::zero_copy_sends). Where it can't be done, the
+    /// done, and copies after all what goes over loopback. So there is no threshold that suits all:
+    /// `cargo bench -p bowline-runtime --bench zero_copy` finds it, between two hosts of yours, and
+    /// [`Metrics::zero_copy_sends`](crate::Metrics::zero_copy_sends) tells how often it was met.
+    ///
+    /// A connection has one such request at a time, until its peer has acknowledged it: what it
+    /// keeps locked is bounded by that, and it sends no more than 1 MiB a round trip. What else is
+    /// queued meanwhile, however short, leaves after it. Where it can't be done, the
     /// bytes are copied, and [`Metrics::zero_copy_refused`](crate::Metrics::zero_copy_refused)
     /// counts it: all bytes of a connection that can't do it, and those of one request while the
     /// user has as much memory locked as `RLIMIT_MEMLOCK` allows, often 8 MiB, which a few slow

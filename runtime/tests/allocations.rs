@@ -13,6 +13,7 @@ use bowline_runtime::fs::{Batch, File, OpenOptions};
 use bowline_runtime::{
     Notify, Runtime, Stage, buffer, metrics, now, sleep_until, spawn, spawn_at, timeout, yield_now,
 };
+use bytes::Bytes;
 use common::{LONG, accept_one, listen, rounds};
 
 #[global_allocator]
@@ -60,6 +61,32 @@ fn echo_does_not_allocate() {
         });
         assert_eq!(allocated.await, 0);
     });
+}
+
+#[test]
+fn pieces_do_not_allocate() {
+    for zero_copy in [None, Some(1)] {
+        let runtime = Runtime::builder().zero_copy(zero_copy).build().unwrap();
+        run_on(&runtime, async {
+            let (listener, address) = listen();
+            let (client, server) = accept_one(&listener, address).await;
+            let (shared, bytes) = (Rc::<[u8]>::from([1; 5000]), Bytes::from(vec![2; 5000]));
+            let allocated = count(rounds(20_000) / 10, async |_| {
+                client.send(b"head");
+                client.send_piece(buffer::take(5000));
+                client.send_piece(shared.clone());
+                client.send(b"middle");
+                client.send_piece(bytes.clone());
+                let mut missing = 4 + 5000 + 5000 + 6 + 5000;
+                while missing > 0 {
+                    missing -= server.receive().await.unwrap().unwrap().len();
+                }
+                client.drained(0).await.unwrap();
+            });
+            assert_eq!(allocated.await, 0);
+            assert_eq!(metrics().zero_copy_sends > 0, zero_copy.is_some());
+        });
+    }
 }
 
 #[test]
