@@ -69,8 +69,9 @@ pub(crate) struct Core {
     pub(crate) dirty: RefCell<Vec<Rc<Connection>>>,
     /// Connections that found no buffer to receive into, the longest waiting first.
     pub(crate) parked: RefCell<VecDeque<Rc<Connection>>>,
-    /// Receives or accepts were queued, or cancelled so that they can be: the kernel is to have
-    /// these before the turn decides anything, as their sockets may hold input.
+    /// Receives or accepts were queued, or receives cancelled so that they can be: the kernel is to
+    /// have these before the turn decides anything, as their sockets may hold input. (An accept is
+    /// cancelled where so much input is there that it can wait.)
     pub(crate) rearmed: Cell<bool>,
     /// A connection has enough to send not to wait for the end of the turn.
     pub(crate) full_send: Cell<bool>,

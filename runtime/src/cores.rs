@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use crate::builder::Builder;
 use crate::error::Error;
-use crate::remote::Handle;
-use crate::runtime::Builder;
+use crate::handle::Handle;
 
 /// Threads that run a runtime each. Dropping it detaches them.
 #[derive(Debug)]

@@ -155,6 +155,7 @@
 
 mod bell;
 pub mod buffer;
+mod builder;
 pub mod channel;
 pub mod clock;
 mod core;
@@ -166,6 +167,7 @@ mod driver;
 mod error;
 pub mod exposition;
 pub mod fs;
+mod handle;
 mod histogram;
 mod inbox;
 mod metrics;
@@ -174,6 +176,7 @@ mod notify;
 mod operation;
 pub mod payload;
 mod probe;
+mod promise;
 mod queue;
 mod remote;
 mod runtime;
@@ -185,17 +188,19 @@ mod turn;
 mod waiters;
 
 pub use bowline_time::{Duration, Instant};
+pub use builder::Builder;
 pub use cores::Cores;
 pub use driver::provided::ReceiveMode;
 #[cfg(feature = "simulated-driver")]
 pub use driver::sim::{Faults, Lane, Simulation, Traffic};
 pub use error::{Error, OLDEST_KERNEL};
+pub use handle::Handle;
 pub use histogram::Histogram;
 pub use metrics::{Metrics, metrics};
 pub use notify::{Notified, Notify};
 pub use probe::{Answer, Feature, Report, Use, probe};
-pub use remote::{Handle, Lost, RemoteHandle};
-pub use runtime::{Builder, Runtime, spawn, spawn_at};
+pub use promise::{Lost, RemoteHandle};
+pub use runtime::{Runtime, spawn, spawn_at};
 pub use task::{JoinError, JoinHandle, Stage};
 pub use timer::{
     Elapsed, Sleep, clock_now, now, sleep, sleep_until, timeout, timeout_at, yield_now,

@@ -6,22 +6,14 @@
 //! which wake different cores touch nothing in common.
 
 use std::cell::RefCell;
-use std::future::Future;
-use std::panic::Location;
-use std::pin::Pin;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::task::{Context, Poll, Waker};
-use std::{fmt, io};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use crate::bell::Bell;
-use crate::core;
 use crate::doze::Doze;
 use crate::error::Error;
 use crate::inbox::{Inbox, Job};
-use crate::notify;
-use crate::runtime::spawn_from;
-use crate::task::Stage;
 use crate::task::waker::TaskId;
 
 /// The part of a core that other threads see.
@@ -58,13 +50,13 @@ impl Remote {
     }
 
     /// Gives the job back if too many wait.
-    fn push_job(&self, job: Job) -> Result<(), Job> {
+    pub(crate) fn push_job(&self, job: Job) -> Result<(), Job> {
         let pushed = self.inbox.push_job(job);
         self.rouse();
         pushed
     }
 
-    fn push_order(&self, order: Job) {
+    pub(crate) fn push_order(&self, order: Job) {
         self.inbox.push_order(order);
         self.rouse();
     }
@@ -155,219 +147,6 @@ impl Drop for Registration {
         if let Some(remote) = runtimes[usize::from(self.0)].take() {
             remote.unlisted.store(true, Ordering::Release);
         }
-    }
-}
-
-/// A way into a runtime from any thread.
-///
-/// ```
-/// use bowline_runtime::{Handle, Runtime};
-///
-/// let (send, receive) = std::sync::mpsc::channel();
-/// let core = std::thread::spawn(move || {
-///     let runtime = Runtime::builder().build().unwrap();
-///     send.send(runtime.handle()).unwrap();
-///     runtime.block_on(std::future::pending::<()>());
-/// });
-/// let handle: Handle = receive.recv().unwrap();
-///
-/// // Await it in whatever executor there is, or block on it, as here.
-/// let sum = handle.spawn(|| async { 40 + 2 });
-/// assert_eq!(sum.wait().unwrap(), 42);
-/// ```
-#[derive(Clone)]
-pub struct Handle {
-    remote: Arc<Remote>,
-}
-
-impl Handle {
-    pub(crate) fn new(remote: Arc<Remote>) -> Handle {
-        Handle { remote }
-    }
-
-    /// Runs a future on the runtime. It is made there, by the closure, and need not be Send; its
-    /// output comes back. Dropping the [`RemoteHandle`] detaches the task.
-    ///
-    /// The runtime takes in what has come once a turn, but no more than 256 that have not begun, so
-    /// that what else it does goes on however much comes. If 4096 wait already it is swamped, or
-    /// stuck: this one is refused, which the handle tells ([`Lost::Refused`]) and
-    /// [`Metrics::remote_refused`](crate::Metrics::remote_refused) counts.
-    #[track_caller]
-    pub fn spawn<C, F>(&self, make: C) -> RemoteHandle<F::Output>
-    where
-        C: FnOnce() -> F + Send + 'static,
-        F: Future<Output: Send> + 'static,
-    {
-        self.spawn_at(Stage::Work, make)
-    }
-
-    /// As [`Handle::spawn`], with the stage at which the task is to run.
-    #[track_caller]
-    pub fn spawn_at<C, F>(&self, stage: Stage, make: C) -> RemoteHandle<F::Output>
-    where
-        C: FnOnce() -> F + Send + 'static,
-        F: Future<Output: Send> + 'static,
-    {
-        let (promise, handle) = promise();
-        let (shared, spawned) = (promise.0.clone(), Location::caller());
-        let job = Box::new(move || {
-            drop(spawn_from(spawned, stage, async move {
-                core::with(|core| core.begin_asked());
-                promise.keep(make().await);
-            }));
-        });
-        if let Err(job) = self.remote.push_job(job) {
-            shared.settle(Outcome::Refused);
-            drop(job);
-        }
-        handle
-    }
-
-    /// Runs a closure on the runtime, and never refuses it: for what ends something that was begun
-    /// there, a cancellation or a shutdown, which must not be lost when a core is swamped. What
-    /// this thread has spawned before, but at [`Stage::Background`], is polled before. Once the
-    /// runtime has ended it does nothing.
-    ///
-    /// Orders are not bounded by a number. Give no more of them than there are things to end.
-    #[track_caller]
-    pub fn order(&self, end: impl FnOnce() + Send + 'static) {
-        let spawned = Location::caller();
-        let order = move || {
-            drop(spawn_from(spawned, Stage::Work, async move {
-                core::with(|core| core.begin_asked());
-                end();
-            }));
-        };
-        self.remote.push_order(Box::new(order));
-    }
-
-    /// Whether the runtime has ended.
-    pub fn is_closed(&self) -> bool {
-        self.remote.inbox.is_closed()
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("closed", &self.is_closed()).finish_non_exhaustive()
-    }
-}
-
-/// Why there is no output.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Lost {
-    /// The runtime ended, or the task panicked, before there was one.
-    #[error("the task ended without an output: it panicked, or its runtime ended")]
-    Ended,
-    /// The task never began: the runtime was not keeping up with what other threads ask of it.
-    #[error(
-        "the task was refused, as 4096 others wait for that runtime already: await some of their \
-         handles before spawning more"
-    )]
-    Refused,
-}
-
-enum Outcome<T> {
-    Open(Option<Waker>),
-    Kept(T),
-    Broken,
-    Refused,
-    Taken,
-}
-
-struct Shared<T> {
-    outcome: Mutex<Outcome<T>>,
-    settled: std::sync::Condvar,
-}
-
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, Outcome<T>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn settle(&self, outcome: Outcome<T>) {
-        let mut guard = self.lock();
-        if let Outcome::Open(_) = &*guard
-            && let Outcome::Open(waker) = std::mem::replace(&mut *guard, outcome)
-        {
-            drop(guard);
-            self.settled.notify_all();
-            if let Some(waker) = waker {
-                notify::wake(waker);
-            }
-        }
-    }
-}
-
-struct Promise<T>(Arc<Shared<T>>);
-
-impl<T> Promise<T> {
-    fn keep(self, output: T) {
-        self.0.settle(Outcome::Kept(output));
-    }
-}
-
-impl<T> Drop for Promise<T> {
-    fn drop(&mut self) {
-        self.0.settle(Outcome::Broken);
-    }
-}
-
-fn promise<T>() -> (Promise<T>, RemoteHandle<T>) {
-    let shared = Arc::new(Shared {
-        outcome: Mutex::new(Outcome::Open(None)),
-        settled: std::sync::Condvar::new(),
-    });
-    (Promise(shared.clone()), RemoteHandle(shared))
-}
-
-/// A claim on the output of a task that runs on another thread. It is a future for any executor.
-#[must_use = "dropping it detaches the task; bind it to `_` to say so, or await it"]
-pub struct RemoteHandle<T>(Arc<Shared<T>>);
-
-impl<T> RemoteHandle<T> {
-    /// Blocks this thread until the output is there. Not for use inside a runtime.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`] says why there will be none.
-    pub fn wait(self) -> Result<T, Lost> {
-        let mut outcome = self.0.lock();
-        while let Outcome::Open(_) = *outcome {
-            outcome = self.0.settled.wait(outcome).unwrap_or_else(PoisonError::into_inner);
-        }
-        take(&mut outcome)
-    }
-}
-
-fn take<T>(outcome: &mut Outcome<T>) -> Result<T, Lost> {
-    match std::mem::replace(outcome, Outcome::Taken) {
-        Outcome::Kept(output) => Ok(output),
-        Outcome::Refused => Err(Lost::Refused),
-        _ => Err(Lost::Ended),
-    }
-}
-
-impl<T> Future for RemoteHandle<T> {
-    type Output = Result<T, Lost>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Cloned, and the old one dropped, while nothing is locked: either may come back here.
-        let waker = context.waker().clone();
-        let mut outcome = self.0.lock();
-        if let Outcome::Open(open) = &mut *outcome {
-            let replaced = open.replace(waker);
-            drop(outcome);
-            drop(replaced);
-            return Poll::Pending;
-        }
-        Poll::Ready(take(&mut outcome))
-    }
-}
-
-impl<T> fmt::Debug for RemoteHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteHandle").finish_non_exhaustive()
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) const GROUP: u16 = 0;
 /// The kernel's own limit.
 pub(crate) const MOST_BUFFERS: u16 = 1 << 15;
 /// No kernel that we know of has larger pages.
-const LARGEST_PAGE: usize = 64 << 10;
+pub(crate) const LARGEST_PAGE: usize = 64 << 10;
 /// Each buffer starts one cache line further into its page than the one before. Small messages
 /// touch only the start of a buffer, and would else all fall into the same few sets of the cache.
 const STAGGER: usize = 64;

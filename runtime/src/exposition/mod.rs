@@ -35,10 +35,11 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver as Ending, RecvTimeoutError};
 
+use crate::builder::Builder;
 use crate::channel::{Receiver, Sender, bounded};
 use crate::net::{ListenOptions, TcpListener, TcpStream};
 use crate::notify::Notify;
-use crate::runtime::{Builder, Runtime};
+use crate::runtime::Runtime;
 use crate::task::cell::describe;
 use crate::{sleep, spawn, timeout};
 

@@ -59,7 +59,7 @@ use crate::yield_now;
 pub use batch::Batch;
 use descriptor::Descriptor;
 pub use status::{DirectAlignment, Status};
-use transfer::{Amount, Direction, Transfer, is_passing, may_try_again};
+use transfer::{Amount, Direction, Transfer, may_try_again};
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -296,7 +296,7 @@ impl File {
             let operation =
                 unsafe { Operation::submit(&self.descriptor.core, request, self.keep(None)) };
             match operation.await.0 {
-                Err(error) if is_passing(&error) && may_try_again(&mut tries) => {
+                Err(error) if may_try_again(&error, &mut tries) => {
                     self.descriptor.core.counters.file_retries.add(1);
                     yield_now().await;
                 }

@@ -65,10 +65,7 @@ impl Progress {
     fn judge(&mut self, result: io::Result<u32>) -> Next {
         let moved = match result {
             Ok(moved) => moved as usize,
-            Err(error) if is_passing(&error) && self.tries < MOST_TRIES => {
-                self.tries += 1;
-                return Next::SameLater;
-            }
+            Err(error) if may_try_again(&error, &mut self.tries) => return Next::SameLater,
             Err(error) => return Next::Done(Err(error)),
         };
         self.tries = 0;
@@ -90,15 +87,12 @@ impl Progress {
     }
 }
 
-/// Whether the same request may well succeed in the next turn.
-pub(super) fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
-/// Counts a request that the kernel put off; false if it did so too often in a row.
-pub(super) fn may_try_again(tries: &mut u32) -> bool {
-    *tries += 1;
-    *tries <= MOST_TRIES
+/// Whether the same request may well succeed in the next turn: the kernel put it off, and not too
+/// often in a row, which this counts.
+pub(super) fn may_try_again(error: &io::Error, tries: &mut u32) -> bool {
+    let passes = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+    *tries += u32::from(passes);
+    passes && *tries <= MOST_TRIES
 }
 
 /// A transfer under way. Dropped before its end, it is cancelled, and its buffer stays with the

@@ -1,3 +1,5 @@
+//! What was received, in the buffer that the kernel put it into or in a copy.
+
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;

@@ -22,6 +22,8 @@ use crate::driver::{Completion, Kind, Request, Token};
 use crate::notify::{set_waker, wake};
 use crate::operation::own;
 
+/// How many connections the kernel keeps until they are accepted, if `net.core.somaxconn` allows.
+pub(super) const BACKLOG: i32 = 4096;
 /// So many accepted connections may wait for a task; then the kernel's own queue has to hold them.
 const WAITING: usize = 128;
 

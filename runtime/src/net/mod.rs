@@ -35,9 +35,11 @@
 
 mod batch;
 pub(crate) mod connection;
+mod drained;
 mod ending;
 mod lease;
 pub(crate) mod listener;
+mod outgoing;
 mod piece;
 mod receiving;
 mod sending;

@@ -1,3 +1,5 @@
+//! What is sent without being copied.
+
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;

@@ -18,23 +18,21 @@
 //!
 //! Memory that the kernel sends from is neither touched nor freed while a request is in flight. A
 //! request that does not copy is in flight until the peer has acknowledged the bytes, which the
-//! kernel tells with a second completion; so a connection that closes before forgets them. One
-//! request sends a megabyte at most: so those who wait for what is queued to become less see it
-//! become less.
+//! kernel tells with a second completion; so a connection that closes before forgets them. That it
+//! then counts as the one request that there is bounds what a connection keeps locked. One request
+//! sends a megabyte at most: so those who wait for what is queued to become less see it become less.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
 use super::batch::Batch;
 use super::connection::Connection;
+use super::drained::Waiting;
+use super::outgoing::Outgoing;
 use super::piece::Piece;
-use crate::driver::{Completion, Kind, Request};
+use crate::driver::{Completion, Kind};
 use crate::notify::wake;
 
 /// So many bytes that are queued leave before the turn ends, so that the peer works on them while
@@ -43,10 +41,6 @@ use crate::notify::wake;
 /// them on one connection: 0.62 M/s without, 0.98-1.08 M/s with 4 KiB, 1.0-1.1 M/s with 8 KiB,
 /// 0.75 M/s with 2 KiB.)
 const FULL_SEND: usize = 8 << 10;
-/// One request sends at most so many bytes.
-const MOST_PER_SEND: usize = 1 << 20;
-/// One request sends at most so many parts that do not lie together. The kernel allows 1024.
-const MOST_PARTS: usize = 64;
 /// A piece that is shorter is copied: that costs less than a part of its own.
 const SHORTEST_PIECE: usize = 2 << 10;
 
@@ -68,27 +62,7 @@ pub(super) struct Sending {
     /// It is in the core's list of dirty connections.
     dirty: Cell<bool>,
     /// Who waits until at most so many bytes are queued.
-    waiting: RefCell<Slab<Waiting>>,
-}
-
-/// What the kernel sends from.
-#[derive(Default)]
-struct Outgoing {
-    batch: Batch,
-    vector: Vector,
-}
-
-/// Where the parts are that one request sends, as the kernel wants to be told.
-#[derive(Default)]
-struct Vector {
-    parts: Vec<libc::iovec>,
-    header: Option<Box<libc::msghdr>>,
-}
-
-struct Waiting {
-    limit: usize,
-    /// None once woken.
-    waker: Option<Waker>,
+    pub(super) waiting: RefCell<Slab<Waiting>>,
 }
 
 impl Sending {
@@ -257,89 +231,6 @@ impl Connection {
             if let Some(waker) = waker {
                 wake(waker);
             }
-        }
-    }
-}
-
-impl Outgoing {
-    /// What to send next, if there is something. It points into the batch, and maybe the vector.
-    fn request(&mut self, fd: i32, zero_copy: Option<usize>) -> Option<Request> {
-        let is_large = |length| zero_copy.is_some_and(|threshold| length >= threshold);
-        let mut parts = self.batch.parts();
-        let first = parts.next()?;
-        let Some(second) = parts.next() else {
-            let length = first.len().min(MOST_PER_SEND);
-            let (data, zero_copy) = (first.as_ptr(), is_large(length));
-            return Some(Request::Send { fd, data, length: length as u32, zero_copy });
-        };
-        let Vector { parts: vector, header } = &mut self.vector;
-        vector.clear();
-        let mut room = MOST_PER_SEND;
-        for part in [first, second].into_iter().chain(parts).take(MOST_PARTS) {
-            let length = part.len().min(room);
-            room -= length;
-            vector.push(libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: length });
-            if room == 0 {
-                break;
-            }
-        }
-        let header = header.get_or_insert_with(|| {
-            // SAFETY: all bits zero is a valid header: of no address, no parts and no more.
-            Box::new(unsafe { std::mem::zeroed() })
-        });
-        header.msg_iov = vector.as_mut_ptr();
-        header.msg_iovlen = vector.len();
-        let zero_copy = is_large(MOST_PER_SEND - room);
-        Some(Request::SendVector { fd, header: &raw const **header, zero_copy })
-    }
-}
-
-/// Waits until at most so many bytes are queued.
-pub(super) struct Drained<'a> {
-    connection: &'a Connection,
-    limit: usize,
-    place: Option<usize>,
-}
-
-impl<'a> Drained<'a> {
-    pub(super) fn new(connection: &'a Connection, limit: usize) -> Drained<'a> {
-        Drained { connection, limit, place: None }
-    }
-}
-
-impl Future for Drained<'_> {
-    type Output = io::Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(error) = self.connection.error() {
-            return Poll::Ready(Err(error));
-        }
-        if self.connection.queued() <= self.limit {
-            return Poll::Ready(Ok(()));
-        }
-        // Cloned before anything is borrowed: a foreign waker may do anything meanwhile.
-        let waker = Some(context.waker().clone());
-        let mut waiting = self.connection.sending.waiting.borrow_mut();
-        let replaced = match self.place {
-            Some(place) => std::mem::replace(&mut waiting[place].waker, waker),
-            None => {
-                let place = waiting.insert(Waiting { limit: self.limit, waker });
-                drop(waiting);
-                self.place = Some(place);
-                return Poll::Pending;
-            }
-        };
-        drop(waiting);
-        drop(replaced);
-        Poll::Pending
-    }
-}
-
-impl Drop for Drained<'_> {
-    fn drop(&mut self) {
-        if let Some(place) = self.place {
-            let left = self.connection.sending.waiting.borrow_mut().remove(place);
-            drop(left);
         }
     }
 }

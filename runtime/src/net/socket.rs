@@ -1,3 +1,5 @@
+//! A descriptor that its driver closes.
+
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;

@@ -1,3 +1,5 @@
+//! A connection as its users see it, of whatever family.
+
 use std::future::poll_fn;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -5,8 +7,8 @@ use std::task::{Context, Poll};
 use std::{fmt, io};
 
 use super::connection::Connection;
+use super::drained::Drained;
 use super::piece::Piece;
-use super::sending::Drained;
 use super::socket::Socket;
 use super::{Lease, Shutdown};
 use crate::{spawn, timeout};

@@ -1,3 +1,5 @@
+//! Connections over TCP, and how they are listened for.
+
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::{fmt, io};
@@ -5,7 +7,7 @@ use std::{fmt, io};
 use bowline_time::Duration;
 use socket2::{Domain, Protocol, SockAddr, SockRef, TcpKeepalive, Type};
 
-use super::listener::Listener;
+use super::listener::{BACKLOG, Listener};
 use super::socket::Socket;
 use super::stream::Stream;
 
@@ -32,7 +34,7 @@ impl Default for ListenOptions {
         ListenOptions {
             reuse_port: false,
             reuse_address: true,
-            backlog: 4096,
+            backlog: BACKLOG,
             only_v6: false,
             keepalive: None,
         }

@@ -13,7 +13,7 @@ use std::{fmt, io};
 use bowline_time::Duration;
 use socket2::{Domain, SockAddr, Type};
 
-use super::listener::Listener;
+use super::listener::{BACKLOG, Listener};
 use super::socket::Socket;
 use super::stream::Stream;
 
@@ -147,9 +147,6 @@ impl FileId {
         Ok(FileId { device: metadata.st_dev(), inode: metadata.st_ino() })
     }
 }
-
-/// How many connections the kernel keeps until they are accepted, if `net.core.somaxconn` allows.
-const BACKLOG: i32 = 4096;
 
 impl UnixListener {
     /// Listens at an address. A socket that stands at a path and at which nobody listens any more,

@@ -13,6 +13,7 @@ use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use super::Use::{Never, OnDemand, Required, WhereItWorks};
 use super::{Answer, Feature, row};
+use crate::driver::provided::{GROUP, LARGEST_PAGE};
 use crate::driver::switch::INCREMENTAL;
 use crate::driver::{Token, message};
 
@@ -20,8 +21,6 @@ use crate::driver::{Token, message};
 const LIMIT: u64 = 5;
 /// Marks the completions that are waited for.
 const MARK: u64 = 7;
-/// Larger pages there are none.
-const PAGE: usize = 64 << 10;
 
 pub(super) fn features() -> Vec<Feature> {
     let mut features = set_up();
@@ -157,7 +156,7 @@ fn registrations(ring: IoUring) -> Vec<Feature> {
 
 /// Whether a ring of provided buffers can be registered.
 fn buffer_ring(ring: &IoUring, flags: u16) -> Answer {
-    const LAYOUT: Layout = match Layout::from_size_align(PAGE, PAGE) {
+    const LAYOUT: Layout = match Layout::from_size_align(LARGEST_PAGE, LARGEST_PAGE) {
         Ok(layout) => layout,
         Err(_) => panic!("a page is a power of two"),
     };
@@ -169,8 +168,8 @@ fn buffer_ring(ring: &IoUring, flags: u16) -> Answer {
     // SAFETY: two entries fit into the memory, which is freed after the ring has been unregistered,
     // or else never.
     let registered =
-        unsafe { ring.submitter().register_buf_ring_with_flags(address, 2, flags, flags) };
-    if registered.is_err() || ring.submitter().unregister_buf_ring(flags).is_ok() {
+        unsafe { ring.submitter().register_buf_ring_with_flags(address, 2, GROUP, flags) };
+    if registered.is_err() || ring.submitter().unregister_buf_ring(GROUP).is_ok() {
         // SAFETY: it was allocated with this layout, and the kernel doesn't have it.
         unsafe { std::alloc::dealloc(memory.as_ptr(), LAYOUT) };
     }

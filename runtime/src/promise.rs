@@ -1,0 +1,132 @@
+//! An output that is made on one thread and awaited, or waited for, on another.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::notify::wake;
+
+/// Why there is no output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Lost {
+    /// The runtime ended, or the task panicked, before there was one.
+    #[error("the task ended without an output: it panicked, or its runtime ended")]
+    Ended,
+    /// The task never began: the runtime was not keeping up with what other threads ask of it.
+    #[error(
+        "the task was refused, as 4096 others wait for that runtime already: await some of their \
+         handles before spawning more"
+    )]
+    Refused,
+}
+
+enum Outcome<T> {
+    Open(Option<Waker>),
+    Kept(T),
+    Broken,
+    Refused,
+    Taken,
+}
+
+struct Shared<T> {
+    outcome: Mutex<Outcome<T>>,
+    settled: Condvar,
+}
+
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Outcome<T>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, outcome: Outcome<T>) {
+        let mut guard = self.lock();
+        if let Outcome::Open(_) = &*guard
+            && let Outcome::Open(waker) = std::mem::replace(&mut *guard, outcome)
+        {
+            drop(guard);
+            self.settled.notify_all();
+            if let Some(waker) = waker {
+                wake(waker);
+            }
+        }
+    }
+}
+
+/// To be kept by who makes the output. Dropped before, it is broken, and who waits is told.
+pub(crate) struct Promise<T>(Arc<Shared<T>>);
+
+impl<T> Promise<T> {
+    pub(crate) fn keep(self, output: T) {
+        self.0.settle(Outcome::Kept(output));
+    }
+
+    /// What settles that there will be no output, as nobody was found to make it.
+    pub(crate) fn refusal(&self) -> impl FnOnce() + use<T> {
+        let shared = self.0.clone();
+        move || shared.settle(Outcome::Refused)
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.0.settle(Outcome::Broken);
+    }
+}
+
+pub(crate) fn promise<T>() -> (Promise<T>, RemoteHandle<T>) {
+    let shared =
+        Arc::new(Shared { outcome: Mutex::new(Outcome::Open(None)), settled: Condvar::new() });
+    (Promise(shared.clone()), RemoteHandle(shared))
+}
+
+/// A claim on the output of a task that runs on another thread. It is a future for any executor.
+#[must_use = "dropping it detaches the task; bind it to `_` to say so, or await it"]
+pub struct RemoteHandle<T>(Arc<Shared<T>>);
+
+impl<T> RemoteHandle<T> {
+    /// Blocks this thread until the output is there. Not for use inside a runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] says why there will be none.
+    pub fn wait(self) -> Result<T, Lost> {
+        let mut outcome = self.0.lock();
+        while let Outcome::Open(_) = *outcome {
+            outcome = self.0.settled.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
+        take(&mut outcome)
+    }
+}
+
+fn take<T>(outcome: &mut Outcome<T>) -> Result<T, Lost> {
+    match std::mem::replace(outcome, Outcome::Taken) {
+        Outcome::Kept(output) => Ok(output),
+        Outcome::Refused => Err(Lost::Refused),
+        _ => Err(Lost::Ended),
+    }
+}
+
+impl<T> Future for RemoteHandle<T> {
+    type Output = Result<T, Lost>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Cloned, and the old one dropped, while nothing is locked: either may come back here.
+        let waker = context.waker().clone();
+        let mut outcome = self.0.lock();
+        if let Outcome::Open(open) = &mut *outcome {
+            let replaced = open.replace(waker);
+            drop(outcome);
+            drop(replaced);
+            return Poll::Pending;
+        }
+        Poll::Ready(take(&mut outcome))
+    }
+}
+
+impl<T> fmt::Debug for RemoteHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteHandle").finish_non_exhaustive()
+    }
+}
