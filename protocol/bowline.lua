@@ -13,11 +13,13 @@ local kinds = {
   [12] = "segment", [13] = "credit", [14] = "go-away",
 }
 local hows = { [0] = "withdrawn", [1] = "aborted", [2] = "shed" }
-local statuses = { [0] = "ok", [1] = "no such method", [2] = "bad request", [3] = "failed" }
+local statuses = { [0] = "ok", [1] = "no such method", [2] = "bad request", [3] = "failed",
+  [4] = "stale" }
 local reasons = { [0] = "leaving", [1] = "protocol", [2] = "stranger", [3] = "silent", [4] = "credit" }
 local payloads = { [0] = "request", [1] = "reply" }
 local option_names = {
   [1] = "total", [2] = "key", [0x8001] = "class", [0x8002] = "trace", [0x8003] = "label",
+  [0x8004] = "fresh",
 }
 
 local f = bowline.fields
@@ -96,6 +98,14 @@ local function load(b, tree)
   return string.format(" load %d+%d", b(50, 2):le_uint(), b(52, 2):le_uint())
 end
 
+-- A version, and how stale at most; either may be left open.
+local function fresh(b, at)
+  local version, staleness = b(at, 8):le_uint64(), b(at + 8, 8):le_uint64()
+  local text = version:tonumber() > 0 and " version " .. tostring(version) or ""
+  if staleness:tohex() == "ffffffffffffffff" then return text end
+  return text .. string.format(" within %.4g ms", staleness:tonumber() / 1e6)
+end
+
 -- Options stand at the head of the payload of a request or reply.
 local function options(b, tree)
   local text, at, stop = "", 64, 64 + b(54, 2):le_uint()
@@ -108,6 +118,7 @@ local function options(b, tree)
     if tag == 1 and length == 4 then name = name .. " " .. b(at + 4, 4):le_uint() end
     if tag == 0x8001 and length == 1 then name = name .. " " .. b(at + 4, 1):uint() end
     if tag == 0x8003 and length > 0 then name = name .. " " .. b(at + 4, length):string() end
+    if tag == 0x8004 and length == 16 then name = name .. fresh(b, at + 4) end
     text = text .. ", " .. name
     at = at + 4 + length
   end

@@ -17,7 +17,7 @@ HELLO, HELLO_ACK, PING, PONG, REQUEST, CANCEL, STARTED = 1, 2, 3, 4, 5, 6, 7
 REPLY, ENDED, OVERLOADED, GOODBYE, SEGMENT, CREDIT, GO_AWAY = 8, 9, 10, 11, 12, 13, 14
 LONGEST = {HELLO: 16384, GOODBYE: 1024, REQUEST: LIMIT, REPLY: LIMIT, SEGMENT: LIMIT}
 CRITICAL = {HELLO_ACK: 0x03, REQUEST: 0x3F, CANCEL: 0x01, REPLY: 0x31, ENDED: 0x01, SEGMENT: 0x20}
-OPTION_LENGTHS = {1: 4, 2: 24, 0x8001: 1, 0x8002: 25}
+OPTION_LENGTHS = {1: 4, 2: 24, 0x8001: 1, 0x8002: 25, 0x8004: 16}
 HEADER = struct.Struct("<IBBHIHHQQQIHHHHHHII")
 
 
@@ -108,6 +108,8 @@ def options(h, payload):
             line += f" trace=00-{value[:16].hex()}-{value[16:24].hex()}-{value[24:].hex()}"
         elif tag == 0x8003:
             line += f" label={text(value)}"
+        elif tag == 0x8004:
+            line += " version=%d staleness=%dns" % struct.unpack("<QQ", value)
     require(1 not in found or total >= len(payload), "field")
     return line, payload
 
@@ -129,7 +131,7 @@ def request(h, payload):
 
 
 def reply(h, payload):
-    require(h.code < 4 or h.code >= 256, "field")
+    require(h.code < 5 or h.code >= 256, "field")
     words, payload = options(h, payload)
     line = f"{h.copy} status={h.code} executed={yes(h.flags & 1)} {h.load}"
     return f"{line}{words} payload={payload.hex()}"

@@ -36,6 +36,10 @@ pub enum ErrorKind {
     BadRequest,
     /// The handler failed without an answer of its own.
     Failed,
+    /// No replica that was asked is as fresh as the call demands, or none says so.
+    Stale,
+    /// A reply that the caller's classifier holds to be no result, though its status is good.
+    Invalid,
     /// The service's own error, by its own number.
     App(u16),
     /// The client holds as many calls as it was told to.
@@ -97,6 +101,8 @@ impl Error {
             ErrorKind::Overloaded
             | ErrorKind::Shed
             | ErrorKind::Failed
+            | ErrorKind::Stale
+            | ErrorKind::Invalid
             | ErrorKind::App(_)
             | ErrorKind::DeadlineExceeded => Whose::Peer,
             ErrorKind::NoReplica | ErrorKind::ConnectionLost => Whose::Network,
@@ -111,6 +117,7 @@ impl Error {
             self.kind,
             ErrorKind::Overloaded
                 | ErrorKind::Shed
+                | ErrorKind::Stale
                 | ErrorKind::NoReplica
                 | ErrorKind::ConnectionLost
                 | ErrorKind::TooManyCalls
@@ -130,6 +137,10 @@ impl fmt::Display for Error {
             ErrorKind::NoSuchMethod => f.write_str("the service has no such method")?,
             ErrorKind::BadRequest => f.write_str("the server refused the request as malformed")?,
             ErrorKind::Failed => f.write_str("the handler failed")?,
+            ErrorKind::Stale => {
+                f.write_str("no replica is known to be as fresh as was asked for")?
+            }
+            ErrorKind::Invalid => f.write_str("the reply is not one that the caller accepts")?,
             ErrorKind::App(number) => write!(f, "the service answered with its error {number}")?,
             ErrorKind::TooManyCalls => f.write_str("the client's limit on calls is reached")?,
             ErrorKind::PayloadTooLarge => f.write_str("the payload is above the limit")?,

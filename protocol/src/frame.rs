@@ -183,6 +183,8 @@ pub enum Status {
     BadRequest,
     /// The handler panicked, or ended without an answer. How far it came is unknown.
     Failed,
+    /// The replica is not as fresh as the request asks. It did not run. Only who asks is told so.
+    Stale,
     /// The service's own error, by the service's own number; the payload belongs to it.
     App(u16),
 }
@@ -199,6 +201,7 @@ impl Status {
             Status::NoSuchMethod => 1,
             Status::BadRequest => 2,
             Status::Failed => 3,
+            Status::Stale => 4,
             Status::App(number) => Status::APP.saturating_add(number),
         }
     }
@@ -210,6 +213,7 @@ impl Status {
             1 => Some(Status::NoSuchMethod),
             2 => Some(Status::BadRequest),
             3 => Some(Status::Failed),
+            4 => Some(Status::Stale),
             Status::APP.. => Some(Status::App(code - Status::APP)),
             _ => None,
         }

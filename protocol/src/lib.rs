@@ -72,7 +72,7 @@ pub use hello::{Credit, Features, Hello, HelloAck, Identity, Takes};
 pub use id::{Attempt, ClientId, Method, ReplicaId, Seq, Station, Twin};
 pub use inbox::Inbox;
 pub use link::{Link, LinkConfig, LinkError, LinkEvent};
-pub use options::{Key, Label, OptionSet, Options, TraceContext, TrafficClass};
+pub use options::{Freshness, Key, Label, OptionSet, Options, TraceContext, TrafficClass};
 pub use outbox::{Cut, Outbox, Peer};
 pub use parent::Parent;
 pub use service::{MethodInfo, Methods, ServiceInfo};

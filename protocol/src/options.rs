@@ -20,6 +20,7 @@
 //! ```
 
 use core::fmt;
+use core::time::Duration;
 
 use crate::codec::section::{IGNORABLE, Sections};
 use crate::codec::{self, WireError};
@@ -30,13 +31,14 @@ mod tag {
     pub(super) const CLASS: u16 = 0x8001;
     pub(super) const TRACE: u16 = 0x8002;
     pub(super) const LABEL: u16 = 0x8003;
+    pub(super) const FRESH: u16 = 0x8004;
 }
 
 /// The longest label, in bytes.
 pub const MAX_LABEL: usize = 32;
 
-/// All options at their longest, in bytes: five heads of 4, and values of 4, 24, 1, 25 and 32.
-pub const MAX_LEN: usize = 5 * 4 + 4 + 24 + 1 + 25 + MAX_LABEL;
+/// All options at their longest, in bytes: six heads of 4, and values of 4, 24, 1, 25, 32 and 16.
+pub const MAX_LEN: usize = 6 * 4 + 4 + 24 + 1 + 25 + MAX_LABEL + 16;
 
 /// Names what a call is to bring about, so that it is brought about once, however often it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -177,7 +179,60 @@ impl fmt::Debug for Label {
     }
 }
 
-/// What a sender says beside the header: of a request any of these, of a reply its label.
+/// How fresh something is: of a request what the answer has to be, of a reply what it is.
+///
+/// Versions are the service's own: one number that grows with every write, as a position in a log
+/// does. What was written under a version is there in all that is of this version or a later one.
+///
+/// ```
+/// use bowline_protocol::options::Freshness;
+/// use core::time::Duration;
+///
+/// let held = Freshness { version: 41, staleness: Duration::from_millis(3) };
+/// assert!(held.satisfies(&Freshness::ANY));
+/// assert!(held.satisfies(&Freshness::version(41)) && !held.satisfies(&Freshness::version(42)));
+/// assert!(!held.satisfies(&Freshness::within(Duration::from_millis(2))));
+/// assert!(!Freshness::ANY.satisfies(&held), "what is not known satisfies nobody who asks");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Freshness {
+    /// Of a request: the least version. Of a reply: the version that it is of. 0: any, or none that
+    /// is known.
+    pub version: u64,
+    /// Of a request: for how long at most a write may be missing. Of a reply: for how long at most
+    /// one is. On the wire in nanoseconds; 2^64 - 1 of them, and more: any, or none that is known.
+    pub staleness: Duration,
+}
+
+impl Freshness {
+    /// Of a request: whatever is there. Of a reply: nothing is known.
+    pub const ANY: Freshness = Freshness { version: 0, staleness: Duration::from_nanos(u64::MAX) };
+
+    /// Of this version at least, however long ago that was: for who reads what they wrote.
+    pub const fn version(version: u64) -> Freshness {
+        Freshness { version, ..Freshness::ANY }
+    }
+
+    /// At most so stale, whatever the version.
+    pub const fn within(staleness: Duration) -> Freshness {
+        Freshness { staleness, ..Freshness::ANY }
+    }
+
+    /// What is of this freshness is known to be less than that demands.
+    pub fn is_behind(&self, demand: &Freshness) -> bool {
+        let old = self.version != 0 && self.version < demand.version;
+        let stale = self.staleness < Freshness::ANY.staleness && self.staleness > demand.staleness;
+        old || stale
+    }
+
+    /// What is of this freshness is as fresh as that demands.
+    pub fn satisfies(&self, demand: &Freshness) -> bool {
+        self.version >= demand.version && self.staleness <= demand.staleness
+    }
+}
+
+/// What a sender says beside the header: of a request any of these, of a reply its label and how
+/// fresh it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct OptionSet {
     /// What the call is to bring about once.
@@ -188,11 +243,14 @@ pub struct OptionSet {
     pub trace: Option<TraceContext>,
     /// Whom it is for; of a reply, where that came from.
     pub label: Option<Label>,
+    /// How fresh the answer has to be; of a reply, how fresh it is.
+    pub fresh: Option<Freshness>,
 }
 
 impl OptionSet {
     /// Nothing is said.
-    pub const NONE: OptionSet = OptionSet { key: None, class: None, trace: None, label: None };
+    pub const NONE: OptionSet =
+        OptionSet { key: None, class: None, trace: None, label: None, fresh: None };
 
     /// Nothing is said.
     pub fn is_empty(&self) -> bool {
@@ -226,6 +284,10 @@ impl OptionSet {
         }
         if let Some(label) = &self.label {
             out.push(tag::LABEL, &[label.as_str().as_bytes()]);
+        }
+        if let Some(Freshness { version, staleness }) = self.fresh {
+            let staleness = u64::try_from(staleness.as_nanos()).unwrap_or(u64::MAX);
+            out.push(tag::FRESH, &[&version.to_le_bytes(), &staleness.to_le_bytes()]);
         }
         out
     }
@@ -291,6 +353,7 @@ impl<'a> Options<'a> {
                 tag::CLASS => value.len() == 1,
                 tag::TRACE => value.len() == 25,
                 tag::LABEL => value.len() <= MAX_LABEL && core::str::from_utf8(value).is_ok(),
+                tag::FRESH => value.len() == 16,
                 unknown => unknown >= IGNORABLE,
             };
             if !sound {
@@ -339,6 +402,14 @@ impl<'a> Options<'a> {
         core::str::from_utf8(self.find(tag::LABEL)?).ok()
     }
 
+    /// See [`OptionSet::fresh`].
+    pub fn fresh(&self) -> Option<Freshness> {
+        let (version, staleness) = self.find(tag::FRESH)?.split_first_chunk()?;
+        let staleness = u64::from_le_bytes(staleness.try_into().ok()?);
+        let (version, staleness) = (u64::from_le_bytes(*version), Duration::from_nanos(staleness));
+        Some(Freshness { version, staleness })
+    }
+
     /// All of them, for who takes them along. What is not known here is left behind.
     pub fn to_set(&self) -> OptionSet {
         if self.bytes.is_empty() {
@@ -349,6 +420,7 @@ impl<'a> Options<'a> {
             class: self.class(),
             trace: self.trace(),
             label: self.label().map(Label::new),
+            fresh: self.fresh(),
         }
     }
 }

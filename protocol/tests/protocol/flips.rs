@@ -48,6 +48,7 @@ fn options() -> OptionSet {
         class: Some(TrafficClass(2)),
         trace: Some(TraceContext { trace: [1; 16], parent: [2; 8], flags: 1 }),
         label: Some(Label::new("tenant")),
+        ..OptionSet::NONE
     }
 }
 

@@ -1,6 +1,8 @@
 //! Any frame at all, owned, for tests that are to hold of every frame.
 
-use bowline_protocol::options::{Key, Label, OptionBytes, OptionSet, TraceContext, TrafficClass};
+use bowline_protocol::options::{
+    Freshness, Key, Label, OptionBytes, OptionSet, TraceContext, TrafficClass,
+};
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Cause, ClientId, Credit, Ended, Features, Frame, GoAway,
     Goodbye, GoodbyeReason, Hello, HelloAck, How, Load, Method, MethodInfo, Overloaded, PayloadOf,
@@ -166,13 +168,18 @@ fn options(longest: usize) -> impl Strategy<Value = Option<OptionBytes>> {
         option::of(any::<u8>()),
         option::of((any::<[u8; 16]>(), any::<[u8; 8]>(), any::<u8>())),
         option::of("[a-zé]{0,20}"),
+        option::of((any::<u64>(), any::<u64>())),
     )
-        .prop_map(|(total, key, class, trace, label)| {
+        .prop_map(|(total, key, class, trace, label, fresh)| {
             let set = OptionSet {
                 key: key.map(|(id, fingerprint)| Key { id, fingerprint }),
                 class: class.map(TrafficClass),
                 trace: trace.map(|(trace, parent, flags)| TraceContext { trace, parent, flags }),
                 label: label.as_deref().map(Label::new),
+                fresh: fresh.map(|(version, nanos)| Freshness {
+                    version,
+                    staleness: Duration::from_nanos(nanos),
+                }),
             };
             total.map_or_else(|| set.to_bytes(), |total| set.opening(total))
         });
@@ -214,6 +221,7 @@ fn any_reply(longest: usize) -> impl Strategy<Value = Made> {
         Just(Status::NoSuchMethod),
         Just(Status::BadRequest),
         Just(Status::Failed),
+        Just(Status::Stale),
         (0..=u16::MAX - Status::APP).prop_map(Status::App),
     ];
     let head = (attempt(), status, any::<bool>(), load());

@@ -77,6 +77,11 @@ fn options(options: Option<Options<'_>>) -> String {
     if let Some(label) = set.label {
         write!(text, " label={label}").expect("a string takes all");
     }
+    if let Some(fresh) = set.fresh {
+        let staleness = fresh.staleness.as_nanos();
+        write!(text, " version={} staleness={staleness}ns", fresh.version)
+            .expect("a string takes all");
+    }
     text
 }
 
@@ -304,7 +309,7 @@ fn features_are_the_bits_that_the_specification_gives_them() {
 #[test]
 fn the_specification_and_the_code_name_the_same_statuses() {
     let rows = table("\n**reply** (8).");
-    assert_eq!(rows.len(), 5);
+    assert_eq!(rows.len(), 6);
     for row in rows {
         let code = row[0].trim_end_matches(" and up").parse().expect("a number");
         let status = Status::from_code(code).expect("a status that is known");
@@ -324,6 +329,8 @@ fn the_specification_and_the_code_blame_the_same_and_ask_again_for_the_same() {
         ErrorKind::NoSuchMethod,
         ErrorKind::BadRequest,
         ErrorKind::Failed,
+        ErrorKind::Stale,
+        ErrorKind::Invalid,
         ErrorKind::App(0),
         ErrorKind::TooManyCalls,
         ErrorKind::PayloadTooLarge,
