@@ -60,6 +60,10 @@ impl<P> Core<P> {
             self.never_ran(&request, options, Duration::ZERO, Unstarted::RepliedByKey);
             return self.answer(conn, request.attempt, bytes, Status::Ok, result);
         }
+        if self.is_behind(options) {
+            self.stats.rejected_stale += 1;
+            return self.tell_behind(conn, request.attempt, bytes);
+        }
         let class = self.config.class_of(options);
         if let Err(full) = self.make_room(conn, &request, class, known.rule, bytes, now) {
             return self.refuse_full(conn, &request, class, bytes, &full);

@@ -18,7 +18,8 @@ impl<P> Core<P> {
         while self.copies.running() < self.slots.limit()
             && let Some(index) = self.next()
         {
-            if !self.shed_if_useless(index, now) && !self.answer_by_key(index, now) {
+            let refused = self.shed_if_useless(index, now) || self.refuse_if_behind(index, now);
+            if !refused && !self.answer_by_key(index, now) {
                 self.start(index, now);
             }
         }

@@ -8,7 +8,7 @@
 //!    [`on_request`](Core::on_request), [`on_cancel`](Core::on_cancel),
 //!    [`on_closed`](Core::on_closed), [`on_mesh_up`](Core::on_mesh_up),
 //!    [`on_mesh_down`](Core::on_mesh_down), [`on_finished`](Core::on_finished),
-//!    [`on_aborted`](Core::on_aborted).
+//!    [`on_aborted`](Core::on_aborted), [`on_freshness`](Core::on_freshness).
 //! 2. [`dispatch`](Core::dispatch) takes from the queue what may start. Before it, nothing starts:
 //!    so a cancel that has arrived is obeyed, however late this core looks at it.
 //! 3. [`poll_effect`](Core::poll_effect), until it is empty. The cancels come out before the
@@ -38,6 +38,7 @@ mod dispatch;
 mod effect;
 mod end;
 mod estimate;
+mod fresh;
 mod histograms;
 mod index;
 mod keyed;
@@ -56,7 +57,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bowline_protocol::{Load, Reply, Station};
+use bowline_protocol::{Freshness, Load, Reply, Station};
 use bowline_time::Instant;
 
 use arena::Key;
@@ -108,6 +109,8 @@ pub struct Core<P> {
     /// Copies that never ran, while somebody wants to know of them.
     gone: VecDeque<Gone>,
     watched: bool,
+    /// What this replica holds, if that is known.
+    held: Option<Freshness>,
     /// Nothing new is taken on.
     draining: bool,
 }
@@ -157,6 +160,7 @@ impl<P> Core<P> {
             },
             gone: VecDeque::new(),
             watched: false,
+            held: None,
             draining: false,
             config,
         })

@@ -67,6 +67,9 @@ counters! {
         /// Of those answered: refused when they came to start, as their key was used for something
         /// else.
         replied_other_use,
+        /// Of those answered: refused when they came to start, as this replica was not as fresh as
+        /// they ask any more.
+        replied_stale,
         /// Ends: taken from the queue, as the twin started.
         withdrawn_by_twin,
         /// Ends: its twin had started before it arrived.
@@ -118,6 +121,8 @@ counters! {
         rejected_own_twin,
         /// Refused on arrival: its key was used for another method or payload.
         rejected_other_use,
+        /// Refused on arrival: this replica is not as fresh as it asks.
+        rejected_stale,
 
         /// Would have been refused as too late, if that were not only counted.
         dark_too_late,
@@ -218,6 +223,7 @@ impl Stats {
             + self.rejected_duplicate
             + self.rejected_own_twin
             + self.rejected_other_use
+            + self.rejected_stale
     }
 
     /// Whether nothing was lost or counted twice.

@@ -22,6 +22,7 @@ pub enum Unstarted {
     DroppedQueued,
     RepliedByKey,
     RepliedOtherUse,
+    RepliedStale,
 }
 
 impl Unstarted {
@@ -40,6 +41,7 @@ impl Unstarted {
             Unstarted::DroppedQueued => "dropped_queued",
             Unstarted::RepliedByKey => "replied_by_key",
             Unstarted::RepliedOtherUse => "replied_other_use",
+            Unstarted::RepliedStale => "replied_stale",
         }
     }
 
@@ -57,6 +59,7 @@ impl Unstarted {
             Unstarted::DroppedQueued => &mut stats.dropped_queued,
             Unstarted::RepliedByKey => &mut stats.replied_by_key,
             Unstarted::RepliedOtherUse => &mut stats.replied_other_use,
+            Unstarted::RepliedStale => &mut stats.replied_stale,
         }
     }
 

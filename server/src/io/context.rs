@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use std::vec::Vec;
 
-use bowline_protocol::{Attempt, Cause, Key, Label, Method, OptionSet, Parent, Request};
+use bowline_protocol::{Attempt, Cause, Freshness, Key, Label, Method, OptionSet, Parent, Request};
 use bowline_protocol::{TraceContext, TrafficClass};
 use bowline_time::Instant;
 
@@ -106,7 +106,21 @@ impl Context {
     /// What the reply is to say of where it came from, such as "hit" or "disk". A caller that
     /// understands no options gets the reply without it. What was said last counts.
     pub fn label_reply(&self, label: Label) {
-        self.token.stops.label(self.token.copy, label);
+        self.token.stops.say(self.token.copy, |says| says.label = Some(label));
+    }
+
+    /// How fresh the answer has to be, if the caller asked. What its service says that it
+    /// [holds](super::Service::freshness) is enough, or the copy would not have been started: this is
+    /// for handlers that know better.
+    pub fn freshness_asked(&self) -> Option<Freshness> {
+        self.facts.options.fresh
+    }
+
+    /// What the reply is to say of how fresh it is, in the place of what the service held when the
+    /// handler was started. A caller takes no reply that is less than it asked for. What was said
+    /// last counts.
+    pub fn date_reply(&self, fresh: Freshness) {
+        self.token.stops.say(self.token.copy, |says| says.fresh = Some(fresh));
     }
 
     /// Has an effect once for this call's key: runs it in a transaction that also keeps the key and
@@ -222,9 +236,31 @@ struct Stop {
     /// What is known of it, or was of the one before.
     facts: Option<Rc<Facts>>,
     why: Option<StopReason>,
-    /// What the reply says of where it came from.
-    label: Option<Label>,
+    says: Says,
     waiting: Vec<Waker>,
+}
+
+/// What a copy's reply is to say of itself.
+#[derive(Clone, Copy, Default)]
+struct Says {
+    /// Where it came from.
+    label: Option<Label>,
+    /// How fresh it is, if the handler knows.
+    fresh: Option<Freshness>,
+    /// What the service held when the handler was started, and when that was. What it held later the
+    /// handler may not have seen.
+    held: Option<(Freshness, Instant)>,
+}
+
+impl Says {
+    fn options(&self, now: Instant) -> OptionSet {
+        let aged = |(held, at): (Freshness, Instant)| Freshness {
+            staleness: held.staleness.saturating_add(now - at),
+            ..held
+        };
+        let fresh = self.fresh.or_else(|| self.held.map(aged));
+        OptionSet { label: self.label, fresh, ..OptionSet::NONE }
+    }
 }
 
 impl Stop {
@@ -241,8 +277,13 @@ impl Stops {
         Stops(RefCell::new(Vec::new()))
     }
 
-    /// A copy starts. Returns what its handler is told of it.
-    pub(super) fn begin<P>(self: &Rc<Self>, start: &Start<P>) -> Context {
+    /// A copy starts, while the service holds that. Returns what its handler is told of it.
+    pub(super) fn begin<P>(
+        self: &Rc<Self>,
+        start: &Start<P>,
+        held: Option<Freshness>,
+        now: Instant,
+    ) -> Context {
         let Start { copy, request, options, class, deadline, waited, .. } = *start;
         let mut stops = self.0.borrow_mut();
         if stops.len() <= copy.index() {
@@ -250,7 +291,8 @@ impl Stops {
         }
         let stop = &mut stops[copy.index()];
         stop.copy = Some(copy);
-        (stop.why, stop.label) = (None, None);
+        stop.why = None;
+        stop.says = Says { held: held.map(|held| (held, now)), ..Says::default() };
         let facts = stop.keep(Facts { request, options, class, deadline, waited });
         Context { facts, token: CancelToken { copy, stops: self.clone() } }
     }
@@ -260,28 +302,28 @@ impl Stops {
         self.change(copy, |stop| stop.why = Some(why));
     }
 
-    /// A copy's reply has a label.
-    fn label(&self, copy: CopyKey, label: Label) {
+    /// A copy's reply is to say that.
+    fn say(&self, copy: CopyKey, say: impl FnOnce(&mut Says)) {
         let mut stops = self.0.borrow_mut();
         if let Some(stop) = stops.get_mut(copy.index()).filter(|stop| stop.copy == Some(copy)) {
-            stop.label = Some(label);
+            say(&mut stop.says);
         }
     }
 
     /// What a copy's reply says of where it came from, so far.
     fn label_of(&self, copy: CopyKey) -> Option<Label> {
         let stops = self.0.borrow();
-        stops.get(copy.index()).filter(|stop| stop.copy == Some(copy))?.label
+        stops.get(copy.index()).filter(|stop| stop.copy == Some(copy))?.says.label
     }
 
-    /// A copy has ended. Returns its reply's label.
-    pub(super) fn end(&self, copy: CopyKey) -> Option<Label> {
-        let mut label = None;
+    /// A copy has ended. Returns what its reply is to say of itself.
+    pub(super) fn end(&self, copy: CopyKey, now: Instant) -> OptionSet {
+        let mut says = Says::default();
         self.change(copy, |stop| {
             stop.copy = None;
-            label = stop.label;
+            says = stop.says;
         });
-        label
+        says.options(now)
     }
 
     /// Changes a copy's entry, and wakes who waited for that.

@@ -42,7 +42,7 @@ pub use bowline_runtime::payload::Payload;
 pub use builder::{Builder, Limits, ServeError};
 pub use context::{CancelToken, Context, Role};
 pub use server::{Collected, Control, Running, Server};
-pub use service::{Failure, Service};
+pub use service::{Failure, Holding, Service};
 pub use stats::{IoStats, Snapshot};
 pub use tally::{Row, Rows};
 pub use typed::Typed;

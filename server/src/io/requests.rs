@@ -50,6 +50,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         self.check(request, total)?;
         if options.total().is_none() {
             let (options, copy) = (options.to_set(), || shell.payloads.copy(first));
+            shell.look_at_freshness(&options);
             let mut core = shell.core.borrow_mut();
             core.on_request(conn, *request, &options, first.len(), copy, now());
             return Ok(());
@@ -176,6 +177,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
 fn on_arrived<S: Service>(shell: &Rc<Shell<S>>, conn: Conn, arrived: Arrived<Payload>) {
     if let Arrived::Request(request, options, payload) = arrived {
         let bytes = payload.len();
+        shell.look_at_freshness(&options);
         shell.core.borrow_mut().on_request(conn, request, &options, bytes, || payload, now());
     }
 }

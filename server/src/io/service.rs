@@ -5,7 +5,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::vec::Vec;
 
-use bowline_protocol::{Method, ServiceInfo, Status};
+use bowline_protocol::{Freshness, Method, ServiceInfo, Status};
 use bowline_runtime::payload::Payload;
 
 use super::context::Context;
@@ -45,6 +45,58 @@ pub trait Service: 'static {
     fn interruptible(&self, method: Method) -> bool {
         let _ = method;
         false
+    }
+
+    /// What this replica holds now, as far as it knows; it is asked once in each turn of the loop, and
+    /// when a request comes that asks.
+    /// Replies say so, and a request that asks for more is refused without a start, so that its
+    /// caller goes elsewhere. By default it is not known, and left to the handlers:
+    /// [`Context::date_reply`].
+    ///
+    /// A staleness is an upper bound: what was written longer ago is here. A replica that hears
+    /// nothing of its source any more has to let it grow.
+    fn freshness(&self) -> Option<Freshness> {
+        None
+    }
+}
+
+/// A service that says what it holds: for one that can't itself, as a [declared](super::Typed) one.
+///
+/// ```
+/// use bowline_protocol::Freshness;
+/// use bowline_server::{Service, io::Holding};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+///
+/// /// `applied` is the last entry of the log that was applied, on whatever thread.
+/// fn holding<S: Service>(service: S, applied: Arc<AtomicU64>) -> impl Service {
+///     Holding(service, move || Some(Freshness::version(applied.load(Relaxed))))
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<S, F>(pub S, pub F);
+
+impl<S: Service, F: Fn() -> Option<Freshness> + 'static> Service for Holding<S, F> {
+    type Reply = S::Reply;
+
+    fn info(&self) -> ServiceInfo {
+        self.0.info()
+    }
+
+    fn call(
+        &self,
+        context: Context,
+        request: Payload,
+    ) -> impl Future<Output = Result<S::Reply, Failure>> {
+        self.0.call(context, request)
+    }
+
+    fn interruptible(&self, method: Method) -> bool {
+        self.0.interruptible(method)
+    }
+
+    fn freshness(&self) -> Option<Freshness> {
+        self.1()
     }
 }
 

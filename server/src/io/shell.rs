@@ -29,7 +29,7 @@ use super::service::Service;
 use super::spans::Spans;
 use super::stats::IoStats;
 use super::tally::Tally;
-use crate::core::{Conn, CopyKey, Core, Effect, Gone, TooManyConnections};
+use crate::core::{Conn, CopyKey, Core, Effect, Gone, Notice, TooManyConnections};
 
 /// How often it is looked how much is queued for all connections: so much more than may be is queued
 /// as handlers answer in this time.
@@ -241,6 +241,7 @@ impl<S: Service> Shell<S> {
         {
             let mut core = self.core.borrow_mut();
             core.watch(self.spans.are_heard());
+            core.on_freshness(self.service.freshness());
             core.on_timeout(now());
             core.dispatch(now());
         }
@@ -271,6 +272,13 @@ impl<S: Service> Shell<S> {
                     connection.out.send(&Frame::Cancel(cancel));
                 }
             }
+            // Who asked for more hears what there is.
+            Effect::Send { conn, notice: Notice::Refused(reply, why), frees }
+                if reply.status == Status::Stale =>
+            {
+                let letter = Letter { answer: Answer::Text(why), frees: frees.unwrap_or(0) };
+                self.reply(conn, reply, &self.held(), letter);
+            }
             Effect::Send { conn, notice, frees } => {
                 let Some(connection) = self.client(conn) else { return };
                 match frees {
@@ -280,10 +288,11 @@ impl<S: Service> Shell<S> {
             }
             Effect::Answer { conn, reply, result, frees } => {
                 let letter = Letter { answer: Answer::Stored(result), frees };
-                self.reply(conn, reply, &OptionSet::NONE, letter);
+                self.reply(conn, reply, &self.held(), letter);
             }
             Effect::Start(start) => {
-                let context = self.stops.begin(&start);
+                let held = self.core.borrow().freshness();
+                let context = self.stops.begin(&start, held, now());
                 drop(spawn(handler::run(self.clone(), start.copy, context, start.payload)));
             }
             Effect::Abort { copy, why } => self.stops.ask(copy, why),
@@ -292,7 +301,7 @@ impl<S: Service> Shell<S> {
 
     /// A handler is done, with this.
     pub(super) fn finish(&self, copy: CopyKey, status: Status, answer: Answer<S::Reply>) {
-        let label = self.stops.end(copy);
+        let options = self.stops.end(copy, now());
         let caller = self.core.borrow().connection_of(copy).and_then(|conn| self.client(conn));
         let largest = caller.map_or(usize::MAX, |caller| caller.out.largest_reply());
         let (status, answer) = match answer.len() > largest {
@@ -304,7 +313,6 @@ impl<S: Service> Shell<S> {
         };
         let finished = self.core.borrow_mut().on_finished(copy, status, &answer, now());
         if let Some((conn, reply, frees)) = finished {
-            let options = OptionSet { label, ..OptionSet::NONE };
             self.reply(conn, reply, &options, Letter { answer, frees });
         }
         self.changed.notify();
@@ -316,9 +324,21 @@ impl<S: Service> Shell<S> {
         }
     }
 
+    /// Somebody asks for freshness. The core was told of it in its last turn, which may be long ago.
+    pub(super) fn look_at_freshness(&self, asked: &OptionSet) {
+        if asked.fresh.is_some() {
+            self.core.borrow_mut().on_freshness(self.service.freshness());
+        }
+    }
+
+    /// What a reply says that no handler made: what the service holds.
+    fn held(&self) -> OptionSet {
+        OptionSet { fresh: self.core.borrow().freshness(), ..OptionSet::NONE }
+    }
+
     /// A handler stopped without an answer.
     pub(super) fn aborted(&self, copy: CopyKey) {
-        self.stops.end(copy);
+        self.stops.end(copy, now());
         self.core.borrow_mut().on_aborted(copy, now());
         self.changed.notify();
     }

@@ -162,6 +162,7 @@ fn requests_with_options_and_in_segments_allocate_nothing() {
         class: Some(TrafficClass(1)),
         trace: Some(TraceContext { trace: [1; 16], parent: [2; 8], flags: 1 }),
         label: Some(Label::new("tenant")),
+        ..OptionSet::NONE
     };
     watch.settles(|client, first| {
         // Half of them whole, and a few in segments both ways.

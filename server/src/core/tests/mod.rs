@@ -8,6 +8,7 @@ mod closes;
 mod configs;
 mod deadlines;
 mod ends;
+mod fresh;
 mod goodput;
 mod keys;
 mod overload;

@@ -1,0 +1,51 @@
+//! Requests that ask for more than this replica holds: refused before they cost anything, and before
+//! any twin is told of a start.
+
+use bowline_protocol::{Attempt, Freshness, OptionSet, Reply, Status};
+use bowline_time::Instant;
+
+use super::copies::Copy;
+use super::{Conn, Core, Notice, Unstarted};
+
+const BEHIND: &str = "this replica is not as fresh as the request asks";
+
+impl<P> Core<P> {
+    /// What this replica holds from now on, as far as it knows; None: it can't say, and leaves it to
+    /// its handlers. To be told before [`Core::dispatch`] in each turn, and before a request comes that
+    /// asks for freshness.
+    pub const fn on_freshness(&mut self, held: Option<Freshness>) {
+        self.held = held;
+    }
+
+    /// What this replica holds, as it was told last.
+    pub const fn freshness(&self) -> Option<Freshness> {
+        self.held
+    }
+
+    /// Something is asked for that is not here.
+    pub(super) fn is_behind(&self, options: &OptionSet) -> bool {
+        let short = |held: Freshness| options.fresh.is_some_and(|asked| !held.satisfies(&asked));
+        self.held.is_some_and(short)
+    }
+
+    /// Refuses a waiting copy that comes to start, if it asks for what is not here.
+    pub(super) fn refuse_if_behind(&mut self, index: u32, now: Instant) -> bool {
+        if !self.is_behind(&self.copies.at(index).options) {
+            return false;
+        }
+        self.estimate.left();
+        if let Some(copy) = self.copies.remove(index)
+            && let Copy { request, conn: Some(conn), bytes, .. } = copy
+        {
+            self.stats.replied += 1;
+            self.never_ran(&request, &copy.options, now - copy.arrived, Unstarted::RepliedStale);
+            self.tell_behind(conn, request.attempt, bytes);
+        }
+        true
+    }
+
+    pub(super) fn tell_behind(&mut self, conn: Conn, attempt: Attempt, bytes: usize) {
+        let reply = Reply { attempt, status: Status::Stale, executed: false, load: self.load() };
+        self.effects.notices.push_back((conn, Notice::Refused(reply, BEHIND), Some(bytes)));
+    }
+}
