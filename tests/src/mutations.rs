@@ -84,8 +84,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the twin is cancelled before the last check that can refuse",
         DISPATCH,
-        "            if !self.shed_if_useless(index, now) && !self.answer_by_key(index, now) {\n                self.start(index, now);",
-        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            if !self.shed_if_useless(index, now) && !self.answer_by_key(index, now) {\n                self.start(index, now);",
+        "            let refused = self.shed_if_useless(index, now)",
+        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            let refused = self.shed_if_useless(index, now)",
     ),
     mutation(
         "a primary obeys its twin",
@@ -336,8 +336,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "an error beats a live attempt",
         FRAMES,
-        "            (Verdict::Fatal, Some(error)) => {",
-        "            (Verdict::Fatal | Verdict::Retryable, Some(error)) => {",
+        "            Verdict::Fatal => {",
+        "            Verdict::Fatal | Verdict::Retryable => {",
     ),
     mutation(
         "a call that must not run twice is tied",

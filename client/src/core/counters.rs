@@ -80,6 +80,8 @@ pub struct Counters {
     pub wasted: u64,
     /// Error replies that did not end their call at once.
     pub errors: u64,
+    /// Of those: replies that were not as fresh as their calls demand.
+    pub stale: u64,
     /// Frames that named no copy that is out.
     pub stray: u64,
     /// Extra copies that were not sent.
@@ -227,6 +229,7 @@ impl Counters {
             executions: self.executions - earlier.executions,
             wasted: self.wasted - earlier.wasted,
             errors: self.errors - earlier.errors,
+            stale: self.stale - earlier.stale,
             stray: self.stray - earlier.stray,
             denied: self.denied - earlier.denied,
             switched_off: self.switched_off - earlier.switched_off,

@@ -32,6 +32,7 @@
 pub mod budget;
 mod call;
 mod calls;
+mod classify;
 mod config;
 mod counters;
 mod guard;
@@ -57,6 +58,7 @@ mod waiting;
 pub use budget::{Budget, BudgetConfig, NoToken, Token};
 pub use call::MAX_ATTEMPTS;
 pub use calls::{Calls, Histograms};
+pub use classify::{Brought, Classifier, Verdict};
 #[cfg(feature = "io")]
 pub(crate) use config::check;
 pub use config::{Config, ConfigError, RetryConfig};
@@ -64,7 +66,7 @@ pub use counters::{Counters, Denied, SwitchedOff};
 pub use guard::{AutoOff, OffReason};
 pub use health::EjectConfig;
 pub use notice::Notice;
-pub use outcome::{CallKey, CopyEnd, Done, Effect, End, Outcome, Spec, Verdict, Winner};
+pub use outcome::{CallKey, CopyEnd, Done, Effect, End, Outcome, Spec, Winner};
 pub use pick::PickRule;
 pub use placement::Placement;
 pub use policies::{Figures, Trial};

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{Cancel, Cause, Error, Method, OptionSet, ReplicaId, Request, Seq, Status};
+use bowline_protocol::{Cancel, Cause, Error, Method, OptionSet, ReplicaId, Request, Seq};
 use bowline_time::Instant;
 
 use super::policy::PolicyId;
@@ -24,7 +24,7 @@ pub struct Spec<P> {
     /// in place of the rule: calls with one of these begin at one replica while it is connected and has
     /// not asked to be spared, and every client has the same order. None: the rule decides.
     pub shard_key: Option<u64>,
-    /// What every copy of it says beside its header.
+    /// What every copy of it says beside its header; among that, how fresh its result has to be.
     pub options: OptionSet,
     /// Running it twice does no harm. Others are never sent twice unless no copy can have run.
     pub idempotent: bool,
@@ -62,33 +62,6 @@ impl CallKey {
     /// The call's sequence number, as it goes on the wire.
     pub const fn seq(self) -> Seq {
         self.0
-    }
-}
-
-/// What a reply is worth.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It is the call's result.
-    Good,
-    /// It is an error, and no other replica would say otherwise: it ends the call at once.
-    Fatal,
-    /// It is an error, and another copy may do better. It is held back while one lives.
-    Retryable,
-}
-
-impl Verdict {
-    /// Unless a policy knows better: a failure of the replica may be bettered elsewhere; a request
-    /// that can't be meant is fatal, and so is an error of the service's own. That is an answer
-    /// ("not found"), which other replicas would repeat, each for a token; were it not, a load of
-    /// such answers would run everywhere and leave no tokens for the slow. A service whose replicas
-    /// differ registers a policy with a verdict that says which of its errors are worth asking
-    /// elsewhere: [`Calls::register_with`](super::Calls::register_with).
-    pub const fn of(status: Status) -> Verdict {
-        match status {
-            Status::Ok => Verdict::Good,
-            Status::NoSuchMethod | Status::BadRequest | Status::App(_) => Verdict::Fatal,
-            Status::Failed => Verdict::Retryable,
-        }
     }
 }
 

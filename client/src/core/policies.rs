@@ -8,14 +8,13 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use bowline_protocol::Status;
 use bowline_time::Instant;
 use hdrhistogram::Histogram;
 
 use super::budget::{Budget, Purse};
+use super::classify::Classifier;
 use super::config::{ConfigError, check};
 use super::latency;
-use super::outcome::Verdict;
 use super::policy::{Policy, PolicyId};
 use super::random::Random;
 use super::shadow::Shadowed;
@@ -33,7 +32,7 @@ pub(crate) struct Policies {
 
 #[derive(Debug)]
 struct Name {
-    verdict: fn(Status) -> Verdict,
+    classifier: Classifier,
     stable: u16,
     trial: Option<Box<Running>>,
     /// Policies that are only thought of.
@@ -132,7 +131,8 @@ impl Policies {
     /// [`PolicyId::NONE`] alone.
     pub(crate) fn new() -> Policies {
         let version = Version::new(Policy::None, None);
-        let name = Name { verdict: Verdict::of, stable: 0, trial: None, shadows: Vec::new() };
+        let classifier = Classifier::default();
+        let name = Name { classifier, stable: 0, trial: None, shadows: Vec::new() };
         Policies { names: vec![name], versions: vec![version] }
     }
 
@@ -140,10 +140,10 @@ impl Policies {
     pub(crate) fn register(
         &mut self,
         policy: Policy,
-        verdict: fn(Status) -> Verdict,
+        classifier: Classifier,
     ) -> Result<(PolicyId, u16), ConfigError> {
         let stable = self.put(policy, None)?;
-        self.names.push(Name { verdict, stable, trial: None, shadows: Vec::new() });
+        self.names.push(Name { classifier, stable, trial: None, shadows: Vec::new() });
         Ok((PolicyId((self.names.len() - 1) as u16), stable))
     }
 
@@ -311,8 +311,15 @@ impl Policies {
         }
     }
 
-    pub(crate) fn verdict(&self, name: u16) -> fn(Status) -> Verdict {
-        self.names[usize::from(name)].verdict
+    /// The name's replies are judged by this from now on.
+    pub(crate) fn classify(&mut self, id: PolicyId, classifier: Classifier) {
+        if let Some(name) = self.names.get_mut(usize::from(id.0)) {
+            name.classifier = classifier;
+        }
+    }
+
+    pub(crate) fn classifier(&self, name: u16) -> &Classifier {
+        &self.names[usize::from(name)].classifier
     }
 
     pub(crate) fn set_shadows(&mut self, id: PolicyId, shadows: Vec<Shadowed>) {
@@ -366,7 +373,7 @@ mod tests {
     #[test]
     fn a_call_keeps_its_policy_while_its_name_goes_over_to_another() {
         let mut policies = Policies::new();
-        let (id, _) = policies.register(hedged(1), Verdict::of).unwrap();
+        let (id, _) = policies.register(hedged(1), Classifier::default()).unwrap();
         let (_, old) = policies.enter(id, 1);
         policies.replace(id, hedged(2)).unwrap().unwrap();
         let (_, new) = policies.enter(id, 2);
@@ -376,7 +383,7 @@ mod tests {
     #[test]
     fn a_thousand_changes_need_no_more_places_than_calls_still_follow() {
         let mut policies = Policies::new();
-        let (id, _) = policies.register(hedged(1), Verdict::of).unwrap();
+        let (id, _) = policies.register(hedged(1), Classifier::default()).unwrap();
         let (_, first) = policies.enter(id, 1);
         for round in 0..5_000u16 {
             let (_, version) = policies.enter(id, 2);
@@ -390,7 +397,7 @@ mod tests {
     #[test]
     fn the_same_policy_again_changes_nothing() {
         let mut policies = Policies::new();
-        let (id, stable) = policies.register(hedged(1), Verdict::of).unwrap();
+        let (id, stable) = policies.register(hedged(1), Classifier::default()).unwrap();
         assert_eq!(policies.replace(id, hedged(1)), Ok(None));
         assert_eq!(policies.enter(id, 1).1, stable);
     }
@@ -398,7 +405,7 @@ mod tests {
     #[test]
     fn a_share_of_the_calls_tries_another_policy_and_the_same_ones_in_every_run() {
         let mut policies = Policies::new();
-        let (id, stable) = policies.register(hedged(1), Verdict::of).unwrap();
+        let (id, stable) = policies.register(hedged(1), Classifier::default()).unwrap();
         let canary = policies.try_out(id, hedged(2), 0.1).unwrap().unwrap();
         let drawn: Vec<u16> = (0..10_000).map(|call| policies.enter(id, call).1).collect();
         let share = drawn.iter().filter(|&&version| version == canary).count();
@@ -413,7 +420,7 @@ mod tests {
     #[test]
     fn what_was_on_trial_takes_over_with_what_it_learned() {
         let mut policies = Policies::new();
-        let (id, _) = policies.register(hedged(1), Verdict::of).unwrap();
+        let (id, _) = policies.register(hedged(1), Classifier::default()).unwrap();
         let canary = policies.try_out(id, hedged(2), 0.1).unwrap().unwrap();
         assert_eq!(policies.replace(id, hedged(2)), Ok(None), "nothing there is new");
         assert_eq!(policies.enter(id, 1).1, canary);
@@ -423,7 +430,7 @@ mod tests {
     #[test]
     fn figures_of_both_are_kept_apart_and_of_no_others() {
         let mut policies = Policies::new();
-        let (id, stable) = policies.register(hedged(1), Verdict::of).unwrap();
+        let (id, stable) = policies.register(hedged(1), Classifier::default()).unwrap();
         let canary = policies.try_out(id, hedged(2), 0.5).unwrap().unwrap();
         let latency = Duration::from_millis(1);
         let ended = Ended { ok: true, attempts: 2, hedges: 1, hedge_won: true, latency };
@@ -440,7 +447,7 @@ mod tests {
     #[test]
     fn a_trial_of_more_than_all_or_of_a_plain_call_is_refused_by_name() {
         let mut policies = Policies::new();
-        let (id, _) = policies.register(hedged(1), Verdict::of).unwrap();
+        let (id, _) = policies.register(hedged(1), Classifier::default()).unwrap();
         let error = policies.try_out(id, hedged(2), 1.5).unwrap_err();
         assert_eq!(error.to_string(), "canary.share is 1.5, but must be 0 to 1");
         let error = policies.try_out(PolicyId::NONE, hedged(2), 0.5).unwrap_err();

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{Load, Method, ReplicaId, Station};
+use bowline_protocol::{Freshness, Load, Method, ReplicaId, Station};
 use bowline_time::Instant;
 
 use super::call::NIL;
@@ -57,6 +57,9 @@ pub(crate) struct Replica {
     pub(crate) in_flight: u32,
     pub(crate) load: Load,
     pub(crate) load_at: Instant,
+    /// What it said that it holds, and when it said so last.
+    pub(crate) held: Freshness,
+    pub(crate) held_at: Instant,
     /// It said that it has too much to do: not to be preferred before then.
     pub(crate) spare_until: Instant,
     pub(crate) rtt: Option<Duration>,
@@ -84,6 +87,7 @@ impl Replica {
             ejected: self.health.is_ejected(),
             in_flight: self.in_flight,
             load: self.load,
+            held: self.held,
             rtt: self.rtt,
             slowness: self.slowness,
         }
@@ -147,6 +151,24 @@ impl Replica {
         })
     }
 
+    /// A reply says how fresh it is. No replica forgets what it had while it is connected; but a
+    /// reply may be made of something older than another before it.
+    pub(crate) fn holds(&mut self, fresh: Freshness, now: Instant) {
+        self.held = Freshness { version: fresh.version.max(self.held.version), ..fresh };
+        self.held_at = now;
+    }
+
+    /// It is known to be behind that. What it said counts for as long as the rest of its reports:
+    /// then it may have caught up.
+    pub(crate) fn is_behind(
+        &self,
+        asked: Option<Freshness>,
+        lifetime: Duration,
+        now: Instant,
+    ) -> bool {
+        asked.is_some_and(|asked| self.held.is_behind(&asked) && now - self.held_at < lifetime)
+    }
+
     pub(crate) fn heard(&mut self, load: Load, now: Instant) {
         self.load = load;
         self.load_at = now;
@@ -185,6 +207,8 @@ pub struct ReplicaState {
     pub in_flight: u32,
     /// What it said last of its load, which may be long ago.
     pub load: Load,
+    /// What it said last that it holds, which may be long ago.
+    pub held: Freshness,
     /// The round trip, if it was measured.
     pub rtt: Option<Duration>,
     /// What its answers take, as a multiple of what such calls take anywhere.
@@ -238,6 +262,8 @@ impl Replicas {
             in_flight: 0,
             load: Load::default(),
             load_at: Instant::EPOCH,
+            held: Freshness::ANY,
+            held_at: Instant::EPOCH,
             spare_until: Instant::EPOCH,
             rtt: None,
             takes: u32::MAX,

@@ -5,8 +5,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_protocol::{
-    Error, ErrorKind, Executed, Key, Label, Method, MethodInfo, OptionSet, Parent, TraceContext,
-    TrafficClass, options,
+    Error, ErrorKind, Executed, Freshness, Key, Label, Method, MethodInfo, OptionSet, Parent,
+    TraceContext, TrafficClass, options,
 };
 use bowline_runtime::Instant;
 use bowline_runtime::payload::Payload;
@@ -111,6 +111,16 @@ impl Call {
         self
     }
 
+    /// How fresh its result has to be: at most so stale, or at least of a version, as of one's own
+    /// last write, of which [`Reply::freshness`] told. Replicas that are known to be behind are asked
+    /// only for want of others; a reply that is not as fresh, or does not say so, is none, whichever
+    /// copy it answers. If there is no other, the call fails as
+    /// [stale](bowline_protocol::ErrorKind::Stale).
+    pub fn fresh(mut self, fresh: Freshness) -> Call {
+        self.options.fresh = Some(fresh);
+        self
+    }
+
     /// The trace that it belongs to.
     pub fn trace(mut self, trace: TraceContext) -> Call {
         self.options.trace = Some(trace);
@@ -152,21 +162,18 @@ impl IntoFuture for Call {
     type IntoFuture = Calling;
 
     fn into_future(self) -> Calling {
-        Calling { shared: self.shared.clone(), state: Progress::Described(self) }
+        Calling { shared: self.shared.clone(), described: Some(self), waiting: None }
     }
-}
-
-enum Progress {
-    Described(Call),
-    Waiting(usize, CallKey),
-    Over,
 }
 
 /// The future of a [`Call`]. Dropping it cancels the call on the wire.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Calling {
     shared: Rc<Shared>,
-    state: Progress,
+    /// Until it is first polled.
+    described: Option<Call>,
+    /// From then on, while it has no result.
+    waiting: Option<(usize, CallKey)>,
 }
 
 impl Future for Calling {
@@ -174,24 +181,20 @@ impl Future for Calling {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Progress::Described(_) = this.state {
-            let Progress::Described(call) = std::mem::replace(&mut this.state, Progress::Over)
-            else {
-                unreachable!("it was described a line ago")
-            };
+        if let Some(call) = this.described.take() {
             match this.begin(call, context) {
-                Ok((place, key)) => this.state = Progress::Waiting(place, key),
+                Ok(waiting) => this.waiting = Some(waiting),
                 Err(error) => {
                     return Poll::Ready(Err(Failure { error, payload: None, outcome: None }));
                 }
             }
         }
-        let Progress::Waiting(place, _) = this.state else {
+        let Some((place, _)) = this.waiting else {
             panic!("a call is awaited again after it was done")
         };
         let result = this.shared.shell.poll(place, context);
         if result.is_ready() {
-            this.state = Progress::Over;
+            this.waiting = None;
         }
         result
     }
@@ -207,6 +210,7 @@ impl Calling {
         if within < call.least {
             return Err(Error::new(ErrorKind::DeadlineExceeded, Executed::No));
         }
+        let fresh = call.options.fresh.or(defaults.fresh);
         let spec = Spec {
             method: call.method,
             payload: call.payload,
@@ -214,7 +218,7 @@ impl Calling {
             deadline: call.until.min(now + within),
             policy: call.policy.unwrap_or(defaults.policy),
             shard_key: call.shard_key,
-            options: call.options,
+            options: OptionSet { fresh, ..call.options },
             idempotent: call.idempotent || defaults.idempotent,
             from_extra: call.from_extra,
             tag: 0,
@@ -225,7 +229,7 @@ impl Calling {
 
 impl Drop for Calling {
     fn drop(&mut self) {
-        if let Progress::Waiting(place, call) = self.state {
+        if let Some((place, call)) = self.waiting {
             self.shared.shell.forget(place, call);
         }
     }

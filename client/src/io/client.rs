@@ -15,7 +15,7 @@ use super::members::Members;
 use super::numbers::{self, Numbers, Snapshot};
 use super::shell::Shell;
 use super::timer;
-use crate::core::{Calls, ConfigError, Counters, Policy, PolicyId, Shadowed, Trial, Verdict};
+use crate::core::{Calls, Classifier, ConfigError, Counters, Policy, PolicyId, Shadowed, Trial};
 
 /// A client on this core. Clones are handles of the same one; when the last is gone, with the last
 /// call, its connections close.
@@ -128,9 +128,9 @@ impl Client {
     pub fn register_with(
         &self,
         policy: Policy,
-        verdict: fn(bowline_protocol::Status) -> Verdict,
+        classifier: Classifier,
     ) -> Result<PolicyId, ConfigError> {
-        self.shared.shell.state.borrow_mut().calls.register_with(policy, verdict)
+        self.shared.shell.state.borrow_mut().calls.register_with(policy, classifier)
     }
 
     /// Puts another policy in the place of one; calls that start from now on follow it.

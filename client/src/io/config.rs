@@ -7,7 +7,9 @@ use bowline_protocol::codec::MAX_PAYLOAD;
 use bowline_protocol::{LinkConfig, Method, ReplicaId, ServiceInfo, TrafficClass};
 
 use super::live::Live;
-use crate::core::{self, Budget, Candidate, ConfigError, MAX_CANDIDATES, Placement, Policy};
+use crate::core::{
+    self, Budget, Candidate, Classifier, ConfigError, MAX_CANDIDATES, Placement, Policy,
+};
 
 /// A replica to connect to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,6 +79,11 @@ pub struct MethodConfig {
     pub idempotent: bool,
     /// How long a call may take.
     pub deadline: Duration,
+    /// How stale a result may be at most, unless the call says how fresh it has to be; None: as it
+    /// comes. Replies that do not say how fresh they are then never are results.
+    pub max_staleness: Option<Duration>,
+    /// What replies are worth. It holds for the calls that follow `policy`.
+    pub classifier: Classifier,
     /// What pays for extra copies, besides the client's own budget.
     pub budget: Option<Arc<Budget>>,
     /// A policy that a share of the calls tries out.
@@ -121,6 +128,8 @@ impl Default for MethodConfig {
             policy: Policy::None,
             idempotent: false,
             deadline,
+            max_staleness: None,
+            classifier: Classifier::default(),
             budget: None,
             canary: None,
             shadow: Vec::new(),

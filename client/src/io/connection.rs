@@ -10,8 +10,8 @@ use bowline_protocol::frame::Features;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
     Arrived, Assembly, AssemblyError, Backoff, Cancel, CancelReason, ClientId, Frame, Hello, Inbox,
-    Label, Link, LinkConfig, LinkError, Methods, Options, PayloadOf, Peer, ReplicaId, Reply, Takes,
-    WireError, codec, options,
+    Link, LinkConfig, LinkError, Methods, OptionSet, Options, PayloadOf, Peer, ReplicaId, Reply,
+    Takes, WireError, codec, options,
 };
 use bowline_runtime::net::{Lease, TcpStream};
 use bowline_runtime::payload::Payload;
@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use super::config::Replica;
 use super::line::Line;
 use super::shell::{Answer, Shell, State};
+use crate::core::Brought;
 
 /// The longest payload that is taken in one frame, in bytes.
 const LONGEST_FRAME: u32 = 1 << 20;
@@ -215,11 +216,12 @@ impl<'a> Connection<'a> {
         let mut state = self.shell.state.borrow_mut();
         match frame {
             Frame::Reply(reply, payload) => {
-                self.on_reply(&mut state, reply, None, || self.shell.pool.copy(payload), now);
+                let copy = |payload: &[u8]| self.shell.pool.copy(payload);
+                self.on_reply(&mut state, reply, &OptionSet::NONE, *payload, copy, now);
             }
             Frame::ReplyWith(reply, options, payload) if options.total().is_none() => {
-                let label = options.label().map(Label::new);
-                self.on_reply(&mut state, reply, label, || self.shell.pool.copy(payload), now);
+                let (options, copy) = (options.to_set(), |it: &[u8]| self.shell.pool.copy(it));
+                self.on_reply(&mut state, reply, &options, *payload, copy, now);
             }
             Frame::ReplyWith(reply, options, first) => {
                 return self.on_opening(&mut state, reply, options, first, now);
@@ -246,16 +248,20 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    fn on_reply(
+    /// A reply came, whole. Its payload is kept only if somebody waits for it.
+    fn on_reply<B: AsRef<[u8]>>(
         &self,
         state: &mut State,
         reply: &Reply,
-        label: Option<Label>,
-        payload: impl FnOnce() -> Payload,
+        options: &OptionSet,
+        payload: B,
+        keep: impl FnOnce(B) -> Payload,
         now: Instant,
     ) {
-        if let Some(done) = state.calls.on_reply(self.replica, reply, now) {
-            state.deliver(done, Some(Answer { payload: payload(), label }));
+        let OptionSet { label, fresh, .. } = *options;
+        let brought = Brought { fresh, payload: payload.as_ref() };
+        if let Some(done) = state.calls.on_reply_with(self.replica, reply, brought, now) {
+            state.deliver(done, Some(Answer { payload: keep(payload), label, fresh }));
         }
     }
 
@@ -290,7 +296,7 @@ impl<'a> Connection<'a> {
     fn on_arrived(&self, state: &mut State, arrived: Arrived<Payload>, now: Instant) {
         match arrived {
             Arrived::Reply(reply, options, payload) => {
-                self.on_reply(state, &reply, options.label, || payload, now);
+                self.on_reply(state, &reply, &options, payload, |payload| payload, now);
             }
             Arrived::Discarded(reply) => {
                 // Its call is done: this only ends the copy.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_protocol::{Method, TrafficClass};
+use bowline_protocol::{Freshness, Method, TrafficClass};
 
 use super::config::MethodConfig;
 use crate::core::{Calls, ConfigError, PolicyId};
@@ -13,6 +13,14 @@ pub(super) struct Defaults {
     pub(super) policy: PolicyId,
     pub(super) idempotent: bool,
     pub(super) deadline: Duration,
+    pub(super) fresh: Option<Freshness>,
+}
+
+impl Defaults {
+    fn of(policy: PolicyId, of: &MethodConfig) -> Defaults {
+        let fresh = of.max_staleness.map(Freshness::within);
+        Defaults { policy, idempotent: of.idempotent, deadline: of.deadline, fresh }
+    }
 }
 
 #[derive(Debug)]
@@ -72,14 +80,12 @@ impl Methods {
         let policy = match self.known.iter_mut().find(same) {
             Some(known) => {
                 known.current = true;
-                known.defaults.idempotent = of.idempotent;
-                known.defaults.deadline = of.deadline;
+                known.defaults = Defaults::of(known.defaults.policy, of);
                 known.defaults.policy
             }
             None => {
                 let policy = calls.register(of.policy)?;
-                let (idempotent, deadline) = (of.idempotent, of.deadline);
-                let defaults = Defaults { policy, idempotent, deadline };
+                let defaults = Defaults::of(policy, of);
                 self.known.push(Known { method, class: of.class, defaults, current: true });
                 policy
             }
@@ -88,6 +94,7 @@ impl Methods {
         if calls.policy(policy) != Some(&of.policy) {
             calls.replace(policy, of.policy)?;
         }
+        calls.classify(policy, of.classifier.clone());
         calls.limit(policy, of.budget.clone())?;
         match &of.canary {
             Some(canary) => calls.try_out(policy, canary.policy, canary.share)?,
@@ -105,7 +112,6 @@ impl Methods {
 
 impl Default for Defaults {
     fn default() -> Self {
-        let MethodConfig { idempotent, deadline, .. } = MethodConfig::default();
-        Defaults { policy: PolicyId::NONE, idempotent, deadline }
+        Defaults::of(PolicyId::NONE, &MethodConfig::default())
     }
 }

@@ -147,6 +147,7 @@ const COUNTERS: &[Metric<u64>] = &[
     ("hedges", "Hedges that were sent.", |s| s.counters.hedges),
     ("hedge_wins", "Calls whose result was a hedge's reply.", |s| s.counters.hedge_wins),
     ("redispatches", "Copies in the place of ended ones.", |s| s.counters.redispatches),
+    ("stale", "Replies that were not as fresh as was asked for.", |s| s.counters.stale),
     ("retries", "Calls tried again after all refused.", |s| s.counters.retries),
     ("ejections", "Replicas left alone for failures.", |s| s.counters.ejected),
     ("readmissions", "Replicas taken back.", |s| s.counters.readmitted),

@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_protocol::{
-    Error, ErrorKind, Executed, Label, Method, MethodInfo, OptionSet, TraceContext, TrafficClass,
+    Error, ErrorKind, Executed, Freshness, Label, Method, MethodInfo, OptionSet, TraceContext,
+    TrafficClass,
 };
 use bowline_runtime::{Handle, Lost, Notify, RemoteHandle};
 
@@ -20,6 +21,7 @@ use super::call::{Call, Calling};
 use super::client::Client;
 use super::config::{Config, ConnectError};
 use super::reply::{Failure, Reply};
+use super::shell::Answer;
 use crate::core::{Counters, Outcome};
 
 /// A client for any thread: calls are made on Bowline's cores, and can be awaited in any executor.
@@ -56,6 +58,8 @@ pub struct RemoteReply {
     pub payload: Vec<u8>,
     /// Where it came from, if the service says so.
     pub label: Option<Label>,
+    /// How fresh it is, if the service says so.
+    pub fresh: Option<Freshness>,
     /// What it took.
     pub outcome: Outcome,
 }
@@ -243,6 +247,12 @@ impl RemoteCall {
         self
     }
 
+    /// As [`Call::fresh`](super::Call::fresh).
+    pub fn fresh(mut self, fresh: Freshness) -> RemoteCall {
+        self.options.fresh = Some(fresh);
+        self
+    }
+
     /// As [`Call::trace`](super::Call::trace).
     pub fn trace(mut self, trace: TraceContext) -> RemoteCall {
         self.options.trace = Some(trace);
@@ -285,10 +295,10 @@ impl RemoteCall {
     }
 }
 
-type Answer = Result<RemoteReply, RemoteFailure>;
+type Answered = Result<RemoteReply, RemoteFailure>;
 
 impl IntoFuture for RemoteCall {
-    type Output = Answer;
+    type Output = Answered;
     type IntoFuture = RemoteCalling;
 
     fn into_future(self) -> RemoteCalling {
@@ -307,16 +317,16 @@ impl IntoFuture for RemoteCall {
 pub struct RemoteCalling {
     core: Handle,
     name: u64,
-    answer: RemoteHandle<Answer>,
+    answer: RemoteHandle<Answered>,
     done: bool,
     /// The client lives as long as its calls.
     _remote: Remote,
 }
 
 impl Future for RemoteCalling {
-    type Output = Answer;
+    type Output = Answered;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
         let answer = Pin::new(&mut self.answer).poll(context);
         self.done = answer.is_ready();
         answer.map(|answer| answer.unwrap_or_else(|lost| Err(never_answered(lost))))
@@ -349,7 +359,7 @@ fn never_answered(lost: Lost) -> RemoteFailure {
 }
 
 /// The call's result, unless the thread that wanted it lets go of it first.
-async fn until_cancelled(name: u64, calling: Calling) -> Answer {
+async fn until_cancelled(name: u64, calling: Calling) -> Answered {
     let cancel = Rc::new(Notify::new());
     LOCAL.with_borrow_mut(|local| local.calls.insert(name, cancel.clone()));
     let result = {
@@ -369,8 +379,8 @@ async fn until_cancelled(name: u64, calling: Calling) -> Answer {
 }
 
 fn send_reply(reply: Reply) -> RemoteReply {
-    let (label, outcome) = (reply.label, *reply.outcome());
-    RemoteReply { payload: reply.into_vec(), label, outcome }
+    let Answer { label, fresh, .. } = reply.answer;
+    RemoteReply { label, fresh, outcome: reply.outcome, payload: reply.into_vec() }
 }
 
 fn send_failure(failure: Failure) -> RemoteFailure {

@@ -1,16 +1,16 @@
 use std::fmt;
 use std::ops::Deref;
 
-use bowline_protocol::{Error, Label};
+use bowline_protocol::{Error, Freshness, Label};
 use bowline_runtime::payload::Payload;
 
+use super::shell::Answer;
 use crate::core::Outcome;
 
 /// A good reply: its payload, and what it took.
 #[derive(Debug)]
 pub struct Reply {
-    pub(super) payload: Payload,
-    pub(super) label: Option<Label>,
+    pub(super) answer: Answer,
     pub(super) outcome: Outcome,
 }
 
@@ -22,18 +22,23 @@ impl Reply {
 
     /// Where it came from (a cache, a disk), if the service says so.
     pub fn label(&self) -> Option<&str> {
-        self.label.as_ref().map(Label::as_str)
+        self.answer.label.as_ref().map(Label::as_str)
+    }
+
+    /// How fresh it is, if the service says so: of a write, the version to ask for when reading it.
+    pub fn freshness(&self) -> Option<Freshness> {
+        self.answer.fresh
     }
 
     /// The payload, for good.
     pub fn into_vec(self) -> Vec<u8> {
-        self.payload.into_vec()
+        self.answer.payload.into_vec()
     }
 }
 
 impl AsRef<[u8]> for Reply {
     fn as_ref(&self) -> &[u8] {
-        &self.payload
+        &self.answer.payload
     }
 }
 
@@ -41,7 +46,7 @@ impl Deref for Reply {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.payload
+        &self.answer.payload
     }
 }
 

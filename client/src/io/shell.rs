@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use bowline_protocol::{Error, Label, Method};
+use bowline_protocol::{Error, Freshness, Label, Method};
 use bowline_runtime::payload::{Payload, Pool};
 use bowline_runtime::{Instant, Notify};
 use slab::Slab;
@@ -25,9 +25,11 @@ struct Waiter {
 }
 
 /// What a reply brought that ended a call.
+#[derive(Debug)]
 pub(super) struct Answer {
     pub(super) payload: Payload,
     pub(super) label: Option<Label>,
+    pub(super) fresh: Option<Freshness>,
 }
 
 /// One core's client.
@@ -135,8 +137,11 @@ impl Shell {
         state.waiters.remove(place);
         let outcome = done.outcome;
         Poll::Ready(match (done.result, answer) {
-            (Ok(()), Some(Answer { payload, label })) => Ok(Reply { payload, label, outcome }),
-            (Ok(()), None) => Ok(Reply { payload: self.pool.copy(&[]), label: None, outcome }),
+            (Ok(()), Some(answer)) => Ok(Reply { answer, outcome }),
+            (Ok(()), None) => {
+                let payload = self.pool.copy(&[]);
+                Ok(Reply { answer: Answer { payload, label: None, fresh: None }, outcome })
+            }
             (Err(error), answer) => {
                 let payload = answer.map(|answer| answer.payload);
                 Err(Failure { error, payload, outcome: Some(outcome) })

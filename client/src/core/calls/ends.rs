@@ -287,7 +287,10 @@ impl<P> Calls<P> {
 const fn weight(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Overloaded | ErrorKind::Shed => 0,
-        ErrorKind::ConnectionLost | ErrorKind::DeadlineExceeded | ErrorKind::NoRoom => 1,
+        ErrorKind::ConnectionLost
+        | ErrorKind::DeadlineExceeded
+        | ErrorKind::NoRoom
+        | ErrorKind::Stale => 1,
         _ => 2,
     }
 }

@@ -74,7 +74,25 @@ impl<P> Calls<P> {
         self.pick_where(slot, now, false, suits)
     }
 
+    /// One that is known to be behind what the call demands is made do with, too, but only for want of
+    /// any other: it may have caught up, and says so if it has not.
     fn pick_where(
+        &mut self,
+        slot: u32,
+        now: Instant,
+        again: bool,
+        suits: impl Fn(&Replica) -> bool,
+    ) -> Option<u16> {
+        let (asked, lifetime) = (self.slots.get(slot).options.fresh, self.config.load_lifetime);
+        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now);
+        let found = self.pick_among(slot, now, again, |replica| fresh(replica) && suits(replica));
+        match asked {
+            Some(_) if found.is_none() && again => self.pick_among(slot, now, again, suits),
+            _ => found,
+        }
+    }
+
+    fn pick_among(
         &mut self,
         slot: u32,
         now: Instant,

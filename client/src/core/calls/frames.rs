@@ -8,25 +8,40 @@ use bowline_time::Instant;
 
 use super::{Calls, Pending};
 use crate::core::call::{Call, State};
+use crate::core::classify::{Brought, Verdict};
 use crate::core::guard::Event;
 use crate::core::notice::Notice;
-use crate::core::outcome::{Done, End, Verdict};
+use crate::core::outcome::{Done, End};
 
 impl<P> Calls<P> {
     /// A reply came. If it ends the call, that is returned, and the reply's payload belongs to the
     /// caller; else the payload is of no use.
     pub fn on_reply(&mut self, from: ReplicaId, reply: &Reply, now: Instant) -> Option<Done> {
+        self.on_reply_with(from, reply, Brought::default(), now)
+    }
+
+    /// The same, of a reply that says how fresh it is, or has a payload that the method's
+    /// [`Classifier`](crate::core::Classifier) looks at.
+    pub fn on_reply_with(
+        &mut self,
+        from: ReplicaId,
+        reply: &Reply,
+        brought: Brought<'_>,
+        now: Instant,
+    ) -> Option<Done> {
         let (slot, n) = self.locate(from, reply.attempt)?;
         self.hear(slot, n, reply.load, now);
         self.note(slot, Event::Reply { queued: reply.load.queued });
         if reply.executed {
             self.see_start(slot, n);
         }
-        let call = self.slots.get_mut(slot);
-        let verdict = self.policies.verdict(call.name)(reply.status);
-        let copy = &mut call.copies[usize::from(n)];
+        let verdict = self.judge(slot, reply.status, brought);
+        let copy = &mut self.slots.get_mut(slot).copies[usize::from(n)];
         copy.failed = verdict != Verdict::Good;
         let place = copy.replica;
+        if let Some(fresh) = brought.fresh {
+            self.replicas.get_mut(place).holds(fresh, now);
+        }
         match reply.status {
             Status::Failed => self.see_failure(place, now),
             _ => self.see_success(place),
@@ -36,17 +51,44 @@ impl<P> Calls<P> {
             self.end_watched(slot, now);
             return None;
         }
-        match (verdict, error_of(reply)) {
-            (Verdict::Good, _) | (_, None) => Some(self.win(slot, n, Ok(()), now)),
-            (Verdict::Fatal, Some(error)) => {
+        let executed = if reply.executed { Executed::Yes } else { Executed::No };
+        match verdict {
+            Verdict::Good => Some(self.win(slot, n, Ok(()), now)),
+            Verdict::Fatal => {
                 let executed = self.slots.get(slot).executed();
-                Some(self.win(slot, n, Err(Error { executed, ..error }), now))
+                let error = Error::new(kind_of(reply.status), executed);
+                Some(self.win(slot, n, Err(error), now))
             }
-            (Verdict::Retryable, Some(error)) => {
-                self.counters.errors += 1;
-                self.hold(slot, error);
-                self.carry_on(slot, End::Replied, now)
+            Verdict::Retryable => {
+                self.hold_and_carry_on(slot, Error::new(kind_of(reply.status), executed), now)
             }
+            Verdict::Stale => {
+                self.counters.stale += 1;
+                self.hold_and_carry_on(slot, Error::new(ErrorKind::Stale, executed), now)
+            }
+        }
+    }
+
+    fn hold_and_carry_on(&mut self, slot: u32, error: Error, now: Instant) -> Option<Done> {
+        self.counters.errors += 1;
+        self.hold(slot, error);
+        self.carry_on(slot, End::Replied, now)
+    }
+
+    /// What a reply is worth to its call. Of one that is done only the status is of interest still:
+    /// its payload may not be there.
+    fn judge(&self, slot: u32, status: Status, brought: Brought<'_>) -> Verdict {
+        let call = self.slots.get(slot);
+        if !call.is_waiting() {
+            return Verdict::of(status);
+        }
+        let is_fresh = call.options.fresh.is_none_or(|asked| {
+            // Who does not say how fresh it is promises nothing.
+            brought.fresh.is_some_and(|fresh| fresh.satisfies(&asked))
+        });
+        match self.policies.classifier(call.name).judge(status, brought.payload) {
+            Verdict::Good if !is_fresh => Verdict::Stale,
+            verdict => verdict,
         }
     }
 
@@ -217,15 +259,14 @@ impl<P> Calls<P> {
     }
 }
 
-/// The error that a reply is, if it is one.
-fn error_of(reply: &Reply) -> Option<Error> {
-    let kind = match reply.status {
-        Status::Ok => return None,
+/// The error that a reply is which is not good.
+const fn kind_of(status: Status) -> ErrorKind {
+    match status {
+        Status::Ok => ErrorKind::Invalid,
         Status::NoSuchMethod => ErrorKind::NoSuchMethod,
         Status::BadRequest => ErrorKind::BadRequest,
         Status::Failed => ErrorKind::Failed,
+        Status::Stale => ErrorKind::Stale,
         Status::App(number) => ErrorKind::App(number),
-    };
-    let executed = if reply.executed { Executed::Yes } else { Executed::No };
-    Some(Error::new(kind, executed))
+    }
 }

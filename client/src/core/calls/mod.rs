@@ -24,20 +24,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bowline_protocol::{
-    Attempt, Cancel, ClientId, Credit, Error, ErrorKind, Executed, OptionSet, ReplicaId, Request,
-    Seq, Station, Tie, Twin,
+    Attempt, Cancel, ClientId, Credit, Error, ErrorKind, Executed, Freshness, OptionSet, ReplicaId,
+    Request, Seq, Station, Tie, Twin,
 };
 use bowline_time::{Duration, Instant, Wheel};
 use hdrhistogram::Histogram;
 
 use super::budget::{Budget, Purse};
 use super::call::{Call, State};
+use super::classify::Classifier;
 use super::config::{Config, ConfigError};
 use super::counters::Counters;
 use super::latency;
 use super::methods::Methods;
 use super::notice::{Notice, Notices};
-use super::outcome::{CallKey, CopyEnd, Done, Effect, Spec, Verdict};
+use super::outcome::{CallKey, CopyEnd, Done, Effect, Spec};
 use super::pick::{Order, Picker};
 use super::placement::Placement;
 use super::policies::{Policies, Trial};
@@ -151,7 +152,7 @@ impl<P> Calls<P> {
     ///
     /// [`ConfigError`] for the first setting that is out of its range.
     pub fn register(&mut self, policy: Policy) -> Result<PolicyId, ConfigError> {
-        self.register_with(policy, Verdict::of)
+        self.register_with(policy, Classifier::default())
     }
 
     /// Adds a policy with its own view of which replies count.
@@ -162,11 +163,17 @@ impl<P> Calls<P> {
     pub fn register_with(
         &mut self,
         policy: Policy,
-        verdict: fn(bowline_protocol::Status) -> Verdict,
+        classifier: Classifier,
     ) -> Result<PolicyId, ConfigError> {
-        let (id, place) = self.policies.register(policy, verdict)?;
+        let (id, place) = self.policies.register(policy, classifier)?;
         self.methods.forget(place);
         Ok(id)
+    }
+
+    /// From now on this says what the replies to a policy's calls are worth, those under way
+    /// included.
+    pub fn classify(&mut self, id: PolicyId, classifier: Classifier) {
+        self.policies.classify(id, classifier);
     }
 
     /// Puts another policy in the place of one, and of one on trial. Calls that start from now on
@@ -281,6 +288,8 @@ impl<P> Calls<P> {
         replica.station = Some(station);
         replica.leaving = false;
         replica.warm_since = None;
+        // Who comes back may have lost something.
+        replica.held = Freshness::ANY;
         self.line_up_all(place);
         true
     }
@@ -380,13 +389,33 @@ impl<P> Calls<P> {
         if self.replicas.none_serves(wanted) {
             return Err(ErrorKind::NoReplica);
         }
-        let rank = |_, replica: &Replica| replica.fits(wanted).then_some(replica.distance(order));
-        let first = self.picker.pick(&self.replicas, now, order, rank);
+        let first = self.pick_first(now, wanted, order, spec.options.fresh);
         let waits = || self.replicas.iter().any(|(_, replica)| replica.lacks_room(wanted));
         if first.is_none() && self.config.patience.is_zero() && !waits() {
             return Err(ErrorKind::NoReplica);
         }
         Ok(first)
+    }
+
+    /// One that is known to be behind what is asked for only if there is no other.
+    fn pick_first(
+        &mut self,
+        now: Instant,
+        wanted: Wanted,
+        order: Order,
+        asked: Option<Freshness>,
+    ) -> Option<u16> {
+        let lifetime = self.config.load_lifetime;
+        let rank = |replica: &Replica| replica.fits(wanted).then_some(replica.distance(order));
+        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now);
+        let ranked = |_, replica: &Replica| rank(replica).filter(|_| fresh(replica));
+        let first = self.picker.pick(&self.replicas, now, order, ranked);
+        match (first, asked) {
+            (None, Some(_)) => {
+                self.picker.pick(&self.replicas, now, order, |_, replica| rank(replica))
+            }
+            (first, _) => first,
+        }
     }
 
     /// The caller has dropped the call: its copies are cancelled, and nothing more is heard of it.

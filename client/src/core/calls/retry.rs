@@ -1,4 +1,5 @@
-//! Calls that every replica refused are tried again, after a while.
+//! Calls that every replica refused are tried again, after a while; so are those for which no replica
+//! was fresh enough, which may have caught up by then.
 
 use core::time::Duration;
 
@@ -7,7 +8,7 @@ use bowline_time::Instant;
 
 use super::Calls;
 use crate::core::budget::Token;
-use crate::core::call::{Call, MAX_ATTEMPTS, State};
+use crate::core::call::{Call, Copied, MAX_ATTEMPTS, State};
 use crate::core::outcome::End;
 
 impl<P> Calls<P> {
@@ -49,7 +50,7 @@ impl<P> Calls<P> {
         self.leave_line(slot);
         let call = self.slots.get_mut(slot);
         for copy in &mut call.copies[..usize::from(call.len)] {
-            copy.failed &= !is_refusal(copy.state);
+            copy.failed &= !is_refusal(copy);
         }
         self.counters.retries += 1;
         match self.pick_other(slot, now) {
@@ -71,16 +72,21 @@ impl<P> Calls<P> {
 }
 
 impl<P> Call<P> {
-    /// Servers refused or shed all of its copies, and it may have one more.
+    /// Servers refused or shed all of its copies, as too much or too fresh, and it may have one more.
     fn was_only_refused(&self) -> bool {
         let refused = matches!(
             self.held.map(|error| error.kind),
-            Some(ErrorKind::Overloaded | ErrorKind::Shed)
+            Some(ErrorKind::Overloaded | ErrorKind::Shed | ErrorKind::Stale)
         );
         refused && self.never_ran() && usize::from(self.len) < MAX_ATTEMPTS
     }
 }
 
-const fn is_refusal(state: State) -> bool {
-    matches!(state, State::Ended(End::Rejected | End::Shed))
+/// It ended before a start: what was answered then is that the replica is behind.
+const fn is_refusal(copy: &Copied) -> bool {
+    match copy.state {
+        State::Ended(End::Rejected | End::Shed) => true,
+        State::Ended(End::Replied) => !copy.executed,
+        _ => false,
+    }
 }

@@ -26,6 +26,8 @@
 //!     id = 1
 //!     idempotent = true
 //!     deadline = "50ms"
+//!     max_staleness = "250ms"     # older replies are no results, nor those that do not say
+//!     replies = { retryable = [7], stale = [9] }  # of the service's own errors; others are final
 //!     tie = { stagger = "200us" }
 //!     hedge = { percentile = 0.95, min = "1ms", max = "20ms" }
 //!     budget = { fraction = 0.02 }            # besides the one for all methods
@@ -151,6 +153,10 @@ fn read_method(
             let what = "hedge has a fixed delay and a percentile's settings; leave one of them out";
             return Err(FileError::Value { line: at(way), what: what.to_owned() });
         }
+    }
+    if let Some(number) = written.judged_twice() {
+        let what = format!("error {number} is here twice; a reply is worth one thing");
+        return Err(FileError::Value { line: at(&[Step::Key("replies")]), what });
     }
     let (id, mut of) = written.method();
     of.policy.validate().map_err(|error| refused(text, &here, &error))?;

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use bowline_protocol::TrafficClass;
+use bowline_protocol::{Status, TrafficClass};
 
 use super::*;
-use crate::core::{Delay, Policy, Stagger};
+use crate::core::{Delay, Policy, Stagger, Verdict};
 
 const REPLICA: &str = "[[replica]]\nid = 1\naddress = \"127.0.0.1:7000\"\n";
 
@@ -137,4 +137,18 @@ fn a_replicas_place_and_role_are_read_and_checked() {
     assert_eq!(error, "line 8: replica.keys is 7..=6, but must be from the lower to the higher");
     let error = Config::from_toml(&text.replace("= 3", "= 0")).unwrap_err().to_string();
     assert_eq!(error, "line 6: replica.weight is 0, but must be 1 to 32");
+}
+
+#[test]
+fn what_replies_are_worth_and_how_stale_they_may_be_is_read() {
+    let config = read(
+        "[[method]]\nid = 3\nmax_staleness = \"250ms\"\n\
+         replies = { good = [5], retryable = [7], stale = [9] }\n",
+    );
+    let of = &config.methods[0].1;
+    assert_eq!(of.max_staleness, Some(Duration::from_millis(250)));
+    let judged = [5, 7, 9, 8].map(|number| of.classifier.judge(Status::App(number), &[]));
+    assert_eq!(judged, [Verdict::Good, Verdict::Retryable, Verdict::Stale, Verdict::Fatal]);
+    let text = "[[method]]\nid = 3\nreplies = { good = [5], stale = [9, 5] }\n";
+    assert_eq!(error(text), "line 6: error 5 is here twice; a reply is worth one thing");
 }

@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use super::span::Span;
 use crate::core::{
-    BudgetConfig, Candidate, Delay, HedgePolicy, Percentile, Policy, Stagger, TiePolicy,
+    BudgetConfig, Candidate, Classifier, Delay, HedgePolicy, Percentile, Policy, Stagger,
+    TiePolicy, Verdict,
 };
 use crate::io::config::{Canary, MethodConfig, Replica};
 
@@ -62,12 +63,23 @@ pub(super) struct WrittenMethod {
     #[serde(default)]
     idempotent: bool,
     deadline: Option<Span>,
+    max_staleness: Option<Span>,
+    replies: Option<WrittenReplies>,
     tie: Option<WrittenTie>,
     pub(super) hedge: Option<WrittenHedge>,
     pub(super) budget: Option<WrittenBudget>,
     pub(super) canary: Option<WrittenCanary>,
     #[serde(default)]
     pub(super) shadow: Vec<WrittenCandidate>,
+}
+
+/// The numbers of the service's own errors, by what they are worth. All others are fatal.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct WrittenReplies {
+    good: Vec<u16>,
+    retryable: Vec<u16>,
+    stale: Vec<u16>,
 }
 
 #[derive(Deserialize)]
@@ -160,6 +172,11 @@ pub(crate) fn resolve(host: &str, used: Option<SocketAddr>) -> Result<SocketAddr
 }
 
 impl WrittenMethod {
+    /// An error of the service's that is said to be worth two things.
+    pub(super) fn judged_twice(&self) -> Option<u16> {
+        self.replies.as_ref()?.twice()
+    }
+
     pub(super) fn method(&self) -> (Method, MethodConfig) {
         let default = MethodConfig::default();
         let canary = self.canary.as_ref();
@@ -168,11 +185,44 @@ impl WrittenMethod {
             policy: policy(self.tie, self.hedge),
             idempotent: self.idempotent,
             deadline: self.deadline.map_or(default.deadline, |span| span.0),
+            max_staleness: self.max_staleness.map(|span| span.0),
+            classifier: self
+                .replies
+                .as_ref()
+                .map_or(default.classifier, WrittenReplies::classifier),
             budget: None,
             canary: canary.map(|it| Canary { policy: policy(it.tie, it.hedge), share: it.share }),
             shadow: Vec::new(),
         };
         (Method(self.id), config)
+    }
+}
+
+impl WrittenReplies {
+    fn verdicts(&self) -> Vec<(u16, Verdict)> {
+        let each = [
+            (&self.good, Verdict::Good),
+            (&self.retryable, Verdict::Retryable),
+            (&self.stale, Verdict::Stale),
+        ];
+        let of = |(numbers, verdict): (&Vec<u16>, Verdict)| {
+            numbers.iter().map(move |&number| (number, verdict)).collect::<Vec<_>>()
+        };
+        each.into_iter().flat_map(of).collect()
+    }
+
+    /// An error that is said to be worth two things.
+    fn twice(&self) -> Option<u16> {
+        let all = self.verdicts();
+        let (_, &(number, _)) = all
+            .iter()
+            .enumerate()
+            .find(|(at, (number, _))| all[..*at].iter().any(|(other, _)| other == number))?;
+        Some(number)
+    }
+
+    fn classifier(&self) -> Classifier {
+        Classifier::by_error(self.verdicts())
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod credit;
 mod flips;
+mod fresh;
 mod large;
 mod nested;
 mod options;

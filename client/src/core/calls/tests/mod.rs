@@ -2,6 +2,7 @@
 
 mod book;
 mod fates;
+mod fresh;
 mod hedging;
 mod limits;
 mod live;
@@ -22,8 +23,8 @@ use bowline_protocol::{
 use bowline_time::Instant;
 
 use crate::core::{
-    Budget, BudgetConfig, CallKey, Calls, Config, Delay, Done, Effect, HedgePolicy, PickRule,
-    Policy, PolicyId, RetryConfig, Spec, Stagger, TiePolicy,
+    Brought, Budget, BudgetConfig, CallKey, Calls, Classifier, Config, Delay, Done, Effect,
+    HedgePolicy, PickRule, Policy, PolicyId, RetryConfig, Spec, Stagger, TiePolicy,
 };
 
 const A: ReplicaId = ReplicaId(1);
@@ -151,10 +152,21 @@ impl World {
     }
 
     fn reply(&mut self, from: ReplicaId, call: CallKey, n: u16, status: Status) -> Option<Done> {
-        let executed = !matches!(status, Status::NoSuchMethod | Status::BadRequest);
+        self.reply_with(from, call, n, status, Brought::default())
+    }
+
+    fn reply_with(
+        &mut self,
+        from: ReplicaId,
+        call: CallKey,
+        n: u16,
+        status: Status,
+        brought: Brought<'_>,
+    ) -> Option<Done> {
+        let unstarted = matches!(status, Status::NoSuchMethod | Status::BadRequest | Status::Stale);
         let attempt = attempt(call, n);
-        let reply = Reply { attempt, status, executed, load: Load::default() };
-        let done = self.calls.on_reply(from, &reply, self.now);
+        let reply = Reply { attempt, status, executed: !unstarted, load: Load::default() };
+        let done = self.calls.on_reply_with(from, &reply, brought, self.now);
         self.drain();
         done
     }

@@ -185,12 +185,12 @@ fn a_call_that_must_not_run_twice_is_sent_again_only_if_it_certainly_never_ran()
 #[test]
 fn a_verdict_of_the_users_own_decides_what_is_good() {
     let mut world = World::new();
-    let verdict = |status| match status {
+    let classifier = Classifier::new(|status, _| match status {
         Status::App(1) => crate::core::Verdict::Good,
         Status::App(2) => crate::core::Verdict::Fatal,
         other => crate::core::Verdict::of(other),
-    };
-    let policy = world.calls.register_with(Policy::None, verdict).unwrap();
+    });
+    let policy = world.calls.register_with(Policy::None, classifier).unwrap();
     let call = world.start(policy);
     let done = world.reply(A, call, 0, Status::App(1)).unwrap();
     assert_eq!(done.result, Ok(()));
