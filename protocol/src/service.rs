@@ -138,10 +138,11 @@ impl MethodInfo {
         MethodInfo { cost: Some(TrafficClass(class)), ..self }
     }
 
-    /// A second copy may be sent of a request with a payload of this length, in bytes.
+    /// A second copy may be sent of a request with a payload of this length, in bytes; if it is keyed
+    /// and not idempotent, only with a key, and among replicas with one store of results.
     pub const fn may_duplicate(&self, length: usize) -> bool {
         match self.duplicable {
-            Some(largest) => self.idempotent && length <= largest as usize,
+            Some(largest) => (self.idempotent || self.keyed) && length <= largest as usize,
             None => false,
         }
     }

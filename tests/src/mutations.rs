@@ -342,14 +342,14 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a call that must not run twice is tied",
         BEGIN,
-        "        if !self.slots.get(slot).idempotent {",
-        "        if !self.slots.get(slot).idempotent && false {",
+        "        if !self.slots.get(slot).may_repeat() {",
+        "        if !self.slots.get(slot).may_repeat() && false {",
     ),
     mutation(
         "a call that must not run twice is sent again",
         EXTRA,
-        "        if !call.idempotent && !call.never_ran() {",
-        "        if !call.idempotent && !call.never_ran() && false {",
+        "        if !call.may_repeat() && !call.never_ran() {",
+        "        if !call.may_repeat() && !call.never_ran() && false {",
     ),
     mutation(
         "a copy is given more time than is left",

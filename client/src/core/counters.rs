@@ -144,6 +144,8 @@ pub struct Denied {
     pub not_idempotent: u64,
     /// The replica does not allow a second copy of a call of that method.
     pub not_allowed: u64,
+    /// The call has a key, and its replica shares its store of results with none.
+    pub not_shared: u64,
     /// The call's parent is itself an extra copy.
     pub from_extra: u64,
     /// Hedging had switched itself off.
@@ -184,6 +186,7 @@ impl core::ops::Sub for Denied {
             too_large: self.too_large - earlier.too_large,
             not_idempotent: self.not_idempotent - earlier.not_idempotent,
             not_allowed: self.not_allowed - earlier.not_allowed,
+            not_shared: self.not_shared - earlier.not_shared,
             from_extra: self.from_extra - earlier.from_extra,
             switched_off: self.switched_off - earlier.switched_off,
             killed: self.killed - earlier.killed,

@@ -22,12 +22,23 @@ pub struct Placement {
     pub methods: Option<Vec<Method>>,
     /// The shard keys that it serves; empty: all. Calls without a key may go anywhere.
     pub keys: Vec<RangeInclusive<u64>>,
+    /// The store in which it keeps the results of keyed methods, by a number that it has in common
+    /// with those who share it: a call with a key is sent beside itself only to replicas of one
+    /// store. None: it has a store of its own.
+    pub results: Option<u32>,
 }
 
 impl Default for Placement {
-    /// In domain 0, here, of weight 1, for all methods and keys.
+    /// In domain 0, here, of weight 1, for all methods and keys, with results of its own.
     fn default() -> Self {
-        Placement { domain: 0, distance: 0, weight: 1, methods: None, keys: Vec::new() }
+        Placement {
+            domain: 0,
+            distance: 0,
+            weight: 1,
+            methods: None,
+            keys: Vec::new(),
+            results: None,
+        }
     }
 }
 

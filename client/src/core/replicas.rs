@@ -35,6 +35,17 @@ pub(crate) struct Wanted {
     pub(crate) key: Option<u64>,
 }
 
+/// What a replica promises of a method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Promise {
+    /// Running it twice does no harm.
+    pub(crate) idempotent: bool,
+    /// With the same key, running it twice in one store of results does no harm.
+    pub(crate) keyed: bool,
+    /// A second copy may be sent.
+    pub(crate) duplicable: bool,
+}
+
 /// One replica.
 #[derive(Debug)]
 pub(crate) struct Replica {
@@ -65,9 +76,8 @@ pub(crate) struct Replica {
     pub(crate) rtt: Option<Duration>,
     /// The largest payload that it takes, in bytes; what it said last, if it is not connected.
     pub(crate) takes: u32,
-    /// Its methods by ascending number, and whether a second copy may be sent of each; None: it did
-    /// not say.
-    pub(crate) methods: Option<Vec<(Method, bool)>>,
+    /// What it promises of its methods, by ascending number; None: it did not say.
+    pub(crate) methods: Option<Vec<(Method, Promise)>>,
     pub(crate) room: Room,
     /// Calls that it would serve, had it room.
     pub(crate) waiting: Waiting,
@@ -143,11 +153,11 @@ impl Replica {
         self.slowness > SLOW
     }
 
-    /// It allows a second copy of a call of this method, or did not say what it allows.
-    pub(crate) fn allows_second(&self, method: Method) -> bool {
+    /// It promises that of this method, or did not say what it promises.
+    pub(crate) fn promises(&self, method: Method, what: impl Fn(Promise) -> bool) -> bool {
         self.methods.as_ref().is_none_or(|methods| {
             let at = methods.binary_search_by_key(&method, |&(number, _)| number);
-            at.is_ok_and(|at| methods[at].1)
+            at.is_ok_and(|at| what(methods[at].1))
         })
     }
 

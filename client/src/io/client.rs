@@ -214,7 +214,7 @@ pub(super) fn check_replicas(replicas: &[Replica]) -> Result<(), ConnectError> {
         return Err(ConnectError::NoReplicas);
     }
     for (n, replica) in replicas.iter().enumerate() {
-        replica.placement(0, None).validate()?;
+        replica.placement(0, None, None).validate()?;
         if replicas[..n].iter().any(|other| other.id == replica.id) {
             return Err(ConnectError::Twice(replica.id));
         }

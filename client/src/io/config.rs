@@ -32,6 +32,10 @@ pub struct Replica {
     pub methods: Option<Vec<Method>>,
     /// The shard keys that it serves; empty: all.
     pub keys: Vec<RangeInclusive<u64>>,
+    /// The name of the store in which it keeps the results of keyed methods, if it shares one with
+    /// others that say the same name: only among those a call with a key is tied, hedged, or sent
+    /// again once it may have run.
+    pub results: Option<String>,
 }
 
 impl Replica {
@@ -46,6 +50,7 @@ impl Replica {
             weight: 1,
             methods: None,
             keys: Vec::new(),
+            results: None,
         }
     }
 
@@ -55,8 +60,20 @@ impl Replica {
         Replica { domain: Some(name.to_owned()), ..self }
     }
 
-    /// Its place and role as the machine has it; failure domains are numbers there.
-    pub(super) fn placement(&self, domain: u32, zone: Option<&str>) -> Placement {
+    /// The same, with its results in a named store that it shares.
+    #[must_use]
+    pub fn results(self, store: &str) -> Replica {
+        Replica { results: Some(store.to_owned()), ..self }
+    }
+
+    /// Its place and role as the machine has it; failure domains are numbers there, and so are stores
+    /// of results.
+    pub(super) fn placement(
+        &self,
+        domain: u32,
+        results: Option<u32>,
+        zone: Option<&str>,
+    ) -> Placement {
         let elsewhere = zone.is_some_and(|zone| self.zone.as_deref().is_some_and(|it| it != zone));
         Placement {
             domain,
@@ -64,6 +81,7 @@ impl Replica {
             weight: self.weight,
             methods: self.methods.clone(),
             keys: self.keys.clone(),
+            results,
         }
     }
 }

@@ -78,17 +78,19 @@ impl Members {
         self.all.borrow_mut().clear();
     }
 
-    /// Tells the machine who is there. Failure domains are numbers to it: a name has one, and no
-    /// name has one of its own.
+    /// Tells the machine who is there. Failure domains and stores of results are numbers to it: a
+    /// name has one, and no name has one of its own, or none.
     fn name(&self, config: &Config) {
         let mut state = self.shell.state.borrow_mut();
-        let mut names = HashMap::new();
+        let (mut names, mut stores) = (HashMap::new(), HashMap::new());
         for (number, replica) in (0..).zip(&config.replicas) {
             let domain = match &replica.domain {
                 Some(name) => *names.entry(name).or_insert(number),
                 None => number,
             };
-            let placement = replica.placement(domain, config.zone.as_deref());
+            let results = replica.results.as_ref();
+            let results = results.map(|name| *stores.entry(name).or_insert(number));
+            let placement = replica.placement(domain, results, config.zone.as_deref());
             if let Err(error) = state.calls.place_replica(replica.id, placement) {
                 warn!(replica = replica.id.0, "it stays where it was: {error}");
             }

@@ -175,6 +175,7 @@ const DENIALS: &[Metric<u64>] = &[
     ("too_large", "", |s| s.counters.denied.too_large),
     ("not_idempotent", "", |s| s.counters.denied.not_idempotent),
     ("not_allowed", "", |s| s.counters.denied.not_allowed),
+    ("not_shared", "", |s| s.counters.denied.not_shared),
     ("from_extra", "", |s| s.counters.denied.from_extra),
     ("switched_off", "", |s| s.counters.denied.switched_off),
     ("killed", "", |s| s.counters.denied.killed),

@@ -77,7 +77,7 @@ impl<P> Calls<P> {
         if policy.tie().is_none() && policy.hedge().is_none() {
             return;
         }
-        if !self.slots.get(slot).idempotent {
+        if !self.slots.get(slot).may_repeat() {
             self.counters.denied.not_idempotent += 1;
         } else if !self.config.switch.is_on() {
             self.counters.denied.killed += 1;
@@ -85,6 +85,8 @@ impl<P> Calls<P> {
             self.counters.denied.from_extra += 1;
         } else if !self.first_allows_second(slot) {
             self.counters.denied.not_allowed += 1;
+        } else if !self.first_shares_results(slot) {
+            self.counters.denied.not_shared += 1;
         } else {
             self.slots.get_mut(slot).redundant = true;
             self.note(slot, Event::Call);
@@ -97,7 +99,7 @@ impl<P> Calls<P> {
 
     fn first_allows_second(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
-        self.replicas.get(call.copies[0].replica).allows_second(call.method)
+        call.second()(self.replicas.get(call.copies[0].replica))
     }
 
     /// Makes the call's one copy the first of a pair, if another replica and a token are there.

@@ -63,15 +63,14 @@ impl<P> Calls<P> {
 
     /// The same for a copy beside another, where nothing is to be made do with.
     pub(super) fn pick_second(&mut self, slot: u32, now: Instant) -> Option<u16> {
-        let method = self.slots.get(slot).method;
-        self.pick_where(slot, now, false, |replica| replica.allows_second(method))
+        let allows = self.slots.get(slot).second();
+        self.pick_where(slot, now, false, allows)
     }
 
     /// The same for a hedge, which is of no use at a replica that is slow itself.
     fn pick_for_hedge(&mut self, slot: u32, now: Instant) -> Option<u16> {
-        let method = self.slots.get(slot).method;
-        let suits = |replica: &Replica| replica.allows_second(method) && !replica.is_slow();
-        self.pick_where(slot, now, false, suits)
+        let allows = self.slots.get(slot).second();
+        self.pick_where(slot, now, false, |replica| allows(replica) && !replica.is_slow())
     }
 
     /// One that is known to be behind what the call demands is made do with, too, but only for want of
@@ -112,6 +111,9 @@ impl<P> Calls<P> {
                 return None;
             }
             if call.lives_at(place) || call.was_failed_by(place) {
+                return None;
+            }
+            if !call.key_allows(replicas, place) {
                 return None;
             }
             let lost = call.lost_at(place) > 0;
@@ -278,7 +280,7 @@ impl<P> Calls<P> {
     /// Whether the call may be sent again at all.
     fn may_go_again(&mut self, slot: u32) -> bool {
         let call: &Call<P> = self.slots.get(slot);
-        if !call.idempotent && !call.never_ran() {
+        if !call.may_repeat() && !call.never_ran() {
             self.counters.denied.not_idempotent += 1;
             return false;
         }

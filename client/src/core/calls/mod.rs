@@ -12,6 +12,7 @@ mod dispatch;
 mod ends;
 mod extra;
 mod frames;
+mod keyed;
 mod retry;
 mod strand;
 // Under loom the budget's atomics work in its models only.
@@ -23,6 +24,7 @@ mod watch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bowline_protocol::service::Known;
 use bowline_protocol::{
     Attempt, Cancel, ClientId, Credit, Error, ErrorKind, Executed, Freshness, OptionSet, ReplicaId,
     Request, Seq, Station, Tie, Twin,
@@ -43,7 +45,7 @@ use super::pick::{Order, Picker};
 use super::placement::Placement;
 use super::policies::{Policies, Trial};
 use super::policy::{Policy, PolicyId};
-use super::replicas::{Replica, ReplicaState, Replicas, Wanted};
+use super::replicas::{Promise, Replica, ReplicaState, Replicas, Wanted};
 use super::slots::Slots;
 use super::waiting::Waiting;
 
@@ -303,12 +305,17 @@ impl<P> Calls<P> {
     }
 
     /// What the replica says of its methods: to be said before [`Calls::on_connected`]. A call is
-    /// tied or hedged only among replicas that allow a second copy of its method. One that says
-    /// nothing, as all before this, allows what the caller does.
+    /// tied or hedged only among replicas that allow a second copy of its method, and a key protects
+    /// only calls of methods that keep their results by it. One that says nothing, as all before
+    /// this, allows what the caller does.
     pub fn on_methods(&mut self, id: ReplicaId, methods: Option<&bowline_protocol::Methods>) {
         if let Some(place) = self.replicas.find(id) {
             let of = |methods: &bowline_protocol::Methods| {
-                methods.iter().map(|it| (it.number, it.idempotent && it.duplicable)).collect()
+                let promise = |it: bowline_protocol::service::Known<'_>| {
+                    let Known { number, idempotent, keyed, duplicable, .. } = it;
+                    (number, Promise { idempotent, keyed, duplicable })
+                };
+                methods.iter().map(promise).collect()
             };
             self.replicas.get_mut(place).methods = methods.map(of);
         }

@@ -65,8 +65,9 @@ impl<P> Calls<P> {
     /// Puts a call that waits in line at a replica, if that would serve it.
     fn line_up(&mut self, slot: u32, place: u16) {
         let call = self.slots.get(slot);
+        let may = !call.was_failed_by(place) && call.key_allows(&self.replicas, place);
         let replica = self.replicas.get_mut(place);
-        if call.is_stranded() && replica.would_fit(call.wanted()) && !call.was_failed_by(place) {
+        if call.is_stranded() && replica.would_fit(call.wanted()) && may {
             let slots = &self.slots;
             replica.waiting.enter(call.waiter(), self.in_line, |it| waits(slots, it));
         }
@@ -91,7 +92,8 @@ impl<P> Calls<P> {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
         let failed = |place| call.copies().iter().any(|copy| copy.replica == place && copy.failed);
-        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && !failed(place))
+        let may = |place| !failed(place) && call.key_allows(&self.replicas, place);
+        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))
     }
 
     /// The call waits for a replica no longer: what was kept for it is there for others.
@@ -117,11 +119,13 @@ impl<P> Calls<P> {
     pub(super) fn may_strand(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
+        let allows = |place| call.key_allows(&self.replicas, place);
         let may_connect = || {
             !self.config.patience.is_zero()
-                && self.replicas.iter().all(|(_, replica)| !replica.fits(wanted))
+                && self.replicas.iter().all(|(place, it)| !it.fits(wanted) || !allows(place))
                 && self.replicas.iter().any(|(place, it)| {
-                    it.serves(wanted) && call.size <= it.takes && !call.was_failed_by(place)
+                    let takes = it.serves(wanted) && call.size <= it.takes;
+                    takes && !call.was_failed_by(place) && allows(place)
                 })
         };
         self.lacks_room(slot) || may_connect()

@@ -17,6 +17,7 @@
 //!     id = 2
 //!     address = "10.0.0.2:7000"
 //!     domain = "rack b"
+//!     results = "ledger 1"        # the store of results of keyed methods, if it is shared
 //!     zone = "b"                  # asked after those of the client's own (zone = .. at the top)
 //!     weight = 2                  # has twice as much to do
 //!     methods = [1, 2]            # serves no others
@@ -117,7 +118,7 @@ impl Config {
             let value = |key, what| FileError::Value { line: at(key), what };
             let replica = replica.replica().map_err(|what| value("address", what))?;
             let way = [Step::Key("replica"), Step::Item(n)];
-            let valid = replica.placement(0, None).validate();
+            let valid = replica.placement(0, None, None).validate();
             valid.map_err(|error| refused(text, &way, &error))?;
             if config.replicas.iter().any(|known| known.id == replica.id) {
                 let what = format!("replica {} is here twice; each needs its own id", replica.id);

@@ -52,6 +52,7 @@ pub(super) struct WrittenReplica {
     /// From the lowest to the highest of each range.
     #[serde(default)]
     keys: Vec<[u64; 2]>,
+    results: Option<String>,
 }
 
 /// With `tie` it is tied, with `hedge` it is hedged, with both it is both.
@@ -154,6 +155,7 @@ impl WrittenReplica {
             weight: self.weight.unwrap_or(1),
             methods: self.methods.as_ref().map(|all| all.iter().copied().map(Method).collect()),
             keys: self.keys.iter().map(|&[low, high]| low..=high).collect(),
+            results: self.results.clone(),
             ..Replica::new(self.id, address)
         })
     }

@@ -4,6 +4,7 @@
 mod credit;
 mod flips;
 mod fresh;
+mod keyed;
 mod large;
 mod nested;
 mod options;

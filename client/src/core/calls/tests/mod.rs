@@ -4,6 +4,7 @@ mod book;
 mod fates;
 mod fresh;
 mod hedging;
+mod keyed;
 mod limits;
 mod live;
 mod placing;
