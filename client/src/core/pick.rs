@@ -84,6 +84,11 @@ impl Picker {
         Picker { rule, lifetime, random: Random::new(seed), turn: 0, warm_up, hot }
     }
 
+    /// Chooses by this from now on.
+    pub(crate) fn follow(&mut self, rule: PickRule, lifetime: Duration, warm_up: Duration) {
+        (self.rule, self.lifetime, self.warm_up) = (rule, lifetime, warm_up);
+    }
+
     /// A replica reported so much in flight.
     pub(crate) fn report(&mut self, in_flight: u32) {
         if self.rule == PickRule::HotCold {

@@ -286,6 +286,11 @@ impl Replicas {
         });
     }
 
+    /// None is left alone any more.
+    pub(crate) fn readmit_all(&mut self) {
+        self.all.iter_mut().for_each(|replica| replica.health = Health::default());
+    }
+
     /// The place of a replica.
     pub(crate) fn find(&self, id: ReplicaId) -> Option<u16> {
         self.places.get(usize::from(id.0)).copied().filter(|&place| place != UNKNOWN)

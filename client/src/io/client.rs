@@ -27,6 +27,7 @@ pub struct Client {
 /// What handles and calls hold, and tasks do not.
 pub(super) struct Shared {
     pub(super) shell: Rc<Shell>,
+    config: Config,
     members: Rc<Members>,
     tasks: Vec<JoinHandle<()>>,
     published: RefCell<Vec<JoinHandle<()>>>,
@@ -71,7 +72,7 @@ impl Client {
         }
         let seed = core.seed;
         let shell = Rc::new(Shell::new(Calls::new(ClientId(id), core)?));
-        shell.follow(&config.methods)?;
+        shell.follow(config)?;
         let terms = Terms {
             client: ClientId(id),
             seed,
@@ -91,7 +92,13 @@ impl Client {
             tasks.push(spawn_at(Stage::Input, followed));
         }
         Ok(Client {
-            shared: Rc::new(Shared { shell, members, tasks, published: RefCell::default() }),
+            shared: Rc::new(Shared {
+                shell,
+                config: config.clone(),
+                members,
+                tasks,
+                published: RefCell::default(),
+            }),
         })
     }
 
@@ -160,6 +167,12 @@ impl Client {
         self.shared.shell.state.borrow().lines.iter().flatten().count()
     }
 
+    /// The configuration that it follows, as it is now; see [`Live`](super::Live). What can't change
+    /// is as it was when the client connected.
+    pub fn config(&self) -> Config {
+        self.shared.config.current()
+    }
+
     /// What has happened so far. Cheap.
     pub fn counters(&self) -> Counters {
         self.shared.shell.state.borrow().calls.counters()
@@ -200,7 +213,7 @@ async fn follow(live: Live, shell: Rc<Shell>, members: Rc<Members>) {
         let (generation, config) = poll_fn(|context| live.poll_changed(seen, context)).await;
         seen = generation;
         members.follow(&config);
-        match shell.follow(&config.methods) {
+        match shell.follow(&config) {
             Ok(()) => info!(generation, replicas = config.replicas.len(), "configured"),
             Err(error) => warn!(generation, "a method keeps its old settings: {error}"),
         }

@@ -220,6 +220,11 @@ impl Config {
         self
     }
 
+    /// The same as it is now, where it changes.
+    pub(super) fn current(&self) -> Config {
+        self.live.as_ref().map_or_else(|| self.clone(), Live::client_config)
+    }
+
     pub(super) fn check_sizes(&self) -> Result<(), ConfigError> {
         let Config { max_reply, reply_budget, .. } = *self;
         core::check("max_reply", max_reply, max_reply <= MAX_PAYLOAD, "up to 67108864")?;

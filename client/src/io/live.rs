@@ -58,9 +58,10 @@ impl Live {
         Ok(Live { shared: Arc::new(Mutex::new(shared)) })
     }
 
-    /// Puts another configuration in place: replicas, methods, whether there are second copies, and
-    /// the budgets' settings. Clients follow it within a turn of their loops. All else (the machine's
-    /// other settings, links, limits) stays as it was when they connected.
+    /// Puts another configuration in place: replicas, methods, whether there are second copies, the
+    /// budgets' settings, and of the machine's what [`Calls::follow`](crate::core::Calls::follow)
+    /// takes over (picks, ejection, warm-up, retries, patience). Clients follow it within a turn of
+    /// their loops. All else (limits, links) stays as it was when they connected.
     ///
     /// # Errors
     ///

@@ -20,6 +20,7 @@ use bowline_runtime::{Handle, Lost, Notify, RemoteHandle};
 use super::call::{Call, Calling};
 use super::client::Client;
 use super::config::{Config, ConnectError};
+use super::numbers::{Numbers, Snapshot};
 use super::reply::{Failure, Reply};
 use super::shell::Answer;
 use crate::core::{Counters, Outcome};
@@ -48,6 +49,7 @@ pub struct Remote {
 struct Inner {
     /// The cores, and what the client is called on each.
     cores: Vec<(Handle, u64)>,
+    config: Config,
     turn: AtomicU64,
 }
 
@@ -122,7 +124,8 @@ impl Remote {
     ///
     /// [`ConnectError`] of the first core that could not.
     pub async fn connect(cores: &[Handle], config: Config) -> Result<Remote, ConnectError> {
-        let mut inner = Inner { cores: Vec::new(), turn: AtomicU64::new(0) };
+        let turn = AtomicU64::new(0);
+        let mut inner = Inner { cores: Vec::new(), config: config.clone(), turn };
         // Dropped before `inner`, which has the clients removed: a client that connects only after
         // that finds that nobody wants it.
         let wanted = Arc::new(());
@@ -168,10 +171,46 @@ impl Remote {
     ///
     /// [`Lost`] if a core has ended, or is swamped.
     pub async fn counters(&self) -> Result<Vec<Counters>, Lost> {
+        self.ask(|_, client| client.counters()).await
+    }
+
+    /// All that is known, on each core.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::counters`].
+    pub async fn snapshots(&self) -> Result<Vec<Snapshot>, Lost> {
+        self.ask(|_, client| client.snapshot()).await
+    }
+
+    /// As [`Client::publish`], on each core, under the numbers from 0 on in the order in which they
+    /// were given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::counters`].
+    pub async fn publish(&self, numbers: &Numbers, every: Duration) -> Result<(), Lost> {
+        let numbers = numbers.clone();
+        self.ask(move |core, client| client.publish(&numbers, core, every)).await?;
+        Ok(())
+    }
+
+    /// As [`Client::config`]: all cores follow the same.
+    pub fn config(&self) -> Config {
+        self.inner.config.current()
+    }
+
+    /// What the client on each core answers, with the number of its core.
+    async fn ask<T: Send + 'static>(
+        &self,
+        what: impl Fn(usize, &Client) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Lost> {
         let mut all = Vec::new();
-        for &(ref core, name) in &self.inner.cores {
-            let counters = core.spawn(move || async move { find(name).map(|c| c.counters()) });
-            all.push(counters.await?.ok_or(Lost::Ended)?);
+        for (number, &(ref core, name)) in self.inner.cores.iter().enumerate() {
+            let what = what.clone();
+            let asked =
+                core.spawn(move || async move { find(name).map(|client| what(number, &client)) });
+            all.push(asked.await?.ok_or(Lost::Ended)?);
         }
         Ok(all)
     }

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use bowline_protocol::{Error, Freshness, Label, Method};
+use bowline_protocol::{Error, Freshness, Label};
 use bowline_runtime::payload::{Payload, Pool};
 use bowline_runtime::{Instant, Notify};
 use slab::Slab;
 
-use super::config::MethodConfig;
+use super::config::Config;
 use super::line::Line;
 use super::methods::Methods;
 use super::reply::{Failure, Reply};
@@ -85,11 +85,12 @@ impl Shell {
         }
     }
 
-    /// Follows what the configuration says of methods.
-    pub(super) fn follow(&self, methods: &[(Method, MethodConfig)]) -> Result<(), ConfigError> {
+    /// Follows what the configuration says of methods, and what of the rest can change.
+    pub(super) fn follow(&self, config: &Config) -> Result<(), ConfigError> {
         let mut state = self.state.borrow_mut();
         let State { methods: known, calls, .. } = &mut *state;
-        known.follow(methods, calls)
+        calls.follow(&config.core)?;
+        known.follow(&config.methods, calls)
     }
 
     /// The time of this turn.

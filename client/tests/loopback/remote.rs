@@ -1,9 +1,10 @@
 //! Calls from threads that are no core of ours.
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bowline_client::{Remote, Replica};
+use bowline_client::io::{Live, Numbers};
+use bowline_client::{Config, Remote, Replica};
 use bowline_protocol::ErrorKind;
 use bowline_runtime::{Handle, Runtime};
 
@@ -65,6 +66,44 @@ fn calls_from_many_threads_are_answered() {
     let counters = block_on(client.counters()).unwrap();
     assert_eq!(counters.iter().map(|core| core.ok).sum::<u64>(), 200);
     assert!(counters.iter().all(|core| core.ok == 100), "in turn");
+}
+
+#[test]
+fn what_each_core_knows_is_told_and_published_under_its_number() {
+    let (_servers, replicas) = servers();
+    let cores = Runtime::builder().cores([0, 1], |_| std::future::pending::<()>()).unwrap();
+    let live = Live::new(patient(replicas)).unwrap();
+    let client = block_on(Remote::connect(cores.handles(), live.client_config())).unwrap();
+    block_on(async {
+        for number in 0..10 {
+            client.call(READ, [number]).deadline(DEADLINE).await.unwrap();
+        }
+    });
+    let snapshots = block_on(client.snapshots()).unwrap();
+    assert!(snapshots.iter().all(|core| core.counters.ok == 5 && core.connected == 3));
+    let numbers = Numbers::default();
+    block_on(client.publish(&numbers, Duration::from_millis(1))).unwrap();
+    let page = || (numbers.page(), numbers.snapshots());
+    let until = Instant::now() + DEADLINE;
+    let (page, published) = loop {
+        let (page, published) = page();
+        if published.len() == 2 {
+            break (page, published);
+        }
+        assert!(Instant::now() < until, "not both cores: {page}");
+        std::thread::yield_now();
+    };
+    let mut of: Vec<usize> = published.iter().map(|(core, _)| *core).collect();
+    of.sort_unstable();
+    assert_eq!(of, [0, 1]);
+    for core in of {
+        let line = format!("bowline_client_calls_ok_total{{core=\"{core}\"}} 5\n");
+        assert!(page.contains(&line), "{page}");
+    }
+    assert_eq!(client.config().replicas.len(), 3);
+    let less = Config { replicas: client.config().replicas[..2].to_vec(), ..client.config() };
+    live.set(less).unwrap();
+    assert_eq!(client.config().replicas.len(), 2, "as it is now");
 }
 
 #[test]

@@ -148,6 +148,28 @@ impl<P> Calls<P> {
         })
     }
 
+    /// Follows other settings from now on: how replicas are picked, ejected and warmed up, for how
+    /// long their reports count, patience, retries, reserve, and the watch over copies of finished
+    /// calls. What sizes the machine, names its estimates or is shared by cores stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first setting that is out of its range; nothing has changed then.
+    pub fn follow(&mut self, config: &Config) -> Result<(), ConfigError> {
+        config.validate()?;
+        let Config { pick, load_lifetime, warm_up, patience, retry, .. } = *config;
+        let Config { eject, reserve, watch, .. } = *config;
+        self.picker.follow(pick, load_lifetime, warm_up);
+        if eject.is_none() {
+            self.replicas.readmit_all();
+        }
+        let own = &mut self.config;
+        (own.pick, own.load_lifetime, own.warm_up) = (pick, load_lifetime, warm_up);
+        (own.patience, own.retry, own.eject) = (patience, retry, eject);
+        (own.reserve, own.watch) = (reserve, watch);
+        Ok(())
+    }
+
     /// Adds a policy for calls to name.
     ///
     /// # Errors

@@ -4,6 +4,13 @@
 //! let config = bowline_client::Config::from_toml(r#"
 //!     second_copies = true        # false stops all hedges and ties at once
 //!
+//!     pick = "power-of-two"       # or "hot-cold", "round-robin", "first"
+//!     warm_up = "10s"             # a replica that was just connected is spared for so long
+//!     load_lifetime = "100ms"     # what a replica says of its load counts for so long
+//!     patience = "1s"             # a call waits so long for a replica to be connected
+//!     retry = { most = 2, first = "1ms", max = "100ms" }   # what all replicas refused
+//!     eject = { after = 5, first = "1s", max = "30s" }     # or { enabled = false }
+//!
 //!     [budget]                    # for extra copies, of all methods together
 //!     fraction = 0.05             # so many a call that succeeds
 //!     burst = 256
@@ -108,6 +115,8 @@ impl Config {
         let written: Written = toml::from_str(text)?;
         let mut config = Config::new([]);
         config.core.switch.set(written.second_copies);
+        written.set(&mut config.core);
+        config.core.validate().map_err(|error| refused(text, &[], &error))?;
         config.zone = written.zone;
         if let Some(budget) = &written.budget {
             let budget = Budget::new(budget.config());

@@ -3,7 +3,7 @@ use std::time::Duration;
 use bowline_protocol::{Status, TrafficClass};
 
 use super::*;
-use crate::core::{Delay, Policy, Stagger, Verdict};
+use crate::core::{AutoOff, Delay, EjectConfig, PickRule, Policy, RetryConfig, Stagger, Verdict};
 
 const REPLICA: &str = "[[replica]]\nid = 1\naddress = \"127.0.0.1:7000\"\n";
 
@@ -152,4 +152,42 @@ fn what_replies_are_worth_and_how_stale_they_may_be_is_read() {
     assert_eq!(judged, [Verdict::Good, Verdict::Retryable, Verdict::Stale, Verdict::Fatal]);
     let text = "[[method]]\nid = 3\nreplies = { good = [5], stale = [9, 5] }\n";
     assert_eq!(error(text), "line 6: error 5 is here twice; a reply is worth one thing");
+}
+
+#[test]
+fn the_machine_s_settings_are_read_and_checked() {
+    let text = "pick = \"round-robin\"\nwarm_up = \"10s\"\nload_lifetime = \"50ms\"\n\
+                patience = \"2s\"\nretry = { most = 3 }\neject = { after = 9, first = \"5ms\" }\n";
+    let with = |text: &str| Config::from_toml(&format!("{text}{REPLICA}"));
+    let core = with(text).unwrap().core;
+    assert_eq!((core.pick, core.warm_up), (PickRule::RoundRobin, Duration::from_secs(10)));
+    let spans = (core.load_lifetime, core.patience);
+    assert_eq!(spans, (Duration::from_millis(50), Duration::from_secs(2)));
+    assert_eq!(core.retry, Some(RetryConfig { most: 3, ..RetryConfig::default() }));
+    let first = Duration::from_millis(5);
+    assert_eq!(core.eject, Some(EjectConfig { after: 9, first, ..EjectConfig::default() }));
+    assert_eq!(with("eject = { enabled = false }\n").unwrap().core.eject, None);
+    assert_eq!(with("").unwrap().core.eject, Some(EjectConfig::default()));
+    let error = |text| with(text).unwrap_err().to_string();
+    let found = error("zone = \"a\"\n[eject]\nafter = 0\n");
+    assert_eq!(found, "line 3: eject.after is 0, but must be at least 1");
+    let found = error("patience = \"1s\"\nretry = { most = 9 }\n");
+    assert_eq!(found, "line 2: retry.most is 9, but must be 1 to 5");
+    assert_eq!(error("\nwarm_up = \"3601s\"\n"), "line 2: warm_up is 3601s, but must be up to 1 h");
+    assert!(error("pick = \"best\"\n").contains("line 1"));
+}
+
+#[test]
+fn when_hedging_switches_itself_off_is_read_and_checked() {
+    let hedge =
+        |auto_off: &str| format!("[[method]]\nid = 3\nhedge = {{ auto_off = {auto_off} }}\n");
+    let rule = |text: &str| match read(&hedge(text)).methods[0].1.policy {
+        Policy::Hedged(hedge) => hedge.auto_off,
+        policy => panic!("{policy:?}"),
+    };
+    assert_eq!(rule("{ enabled = false }"), None);
+    let given = AutoOff { min_wins: 0.25, least_hedges: 7, ..AutoOff::default() };
+    assert_eq!(rule("{ min_wins = 0.25, least_hedges = 7 }"), Some(given));
+    let found = error(&hedge("{ max_errors = 2.0 }"));
+    assert_eq!(found, "line 6: hedge.auto_off.max_errors is 2, but must be 0 to 1");
 }

@@ -1,14 +1,15 @@
 //! What a file may say, as serde reads it.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use bowline_protocol::{Method, TrafficClass};
 use serde::Deserialize;
 
 use super::span::Span;
 use crate::core::{
-    BudgetConfig, Candidate, Classifier, Delay, HedgePolicy, Percentile, Policy, Stagger,
-    TiePolicy, Verdict,
+    AutoOff, BudgetConfig, Candidate, Classifier, Config, Delay, EjectConfig, HedgePolicy,
+    Percentile, PickRule, Policy, RetryConfig, Stagger, TiePolicy, Verdict,
 };
 use crate::io::config::{Canary, MethodConfig, Replica};
 
@@ -21,6 +22,13 @@ pub(super) struct Written {
     /// Where the client is.
     pub(super) zone: Option<String>,
     pub(super) budget: Option<WrittenBudget>,
+    pick: Option<WrittenPick>,
+    warm_up: Option<Span>,
+    load_lifetime: Option<Span>,
+    patience: Option<Span>,
+    reserve: Option<Span>,
+    retry: Option<WrittenRetry>,
+    eject: Option<WrittenEject>,
     pub(super) replica: Vec<WrittenReplica>,
     #[serde(default)]
     pub(super) method: Vec<WrittenMethod>,
@@ -28,6 +36,82 @@ pub(super) struct Written {
 
 const fn yes() -> bool {
     true
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum WrittenPick {
+    PowerOfTwo,
+    HotCold,
+    RoundRobin,
+    First,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRetry {
+    most: Option<u8>,
+    first: Option<Span>,
+    max: Option<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenEject {
+    #[serde(default = "yes")]
+    enabled: bool,
+    after: Option<u32>,
+    first: Option<Span>,
+    max: Option<Span>,
+}
+
+impl Written {
+    /// What the file says of the machine, put in the place of what is there.
+    pub(super) fn set(&self, core: &mut Config) {
+        let set = |setting: &mut Duration, span: Option<Span>| {
+            *setting = span.map_or(*setting, |span| span.0);
+        };
+        set(&mut core.warm_up, self.warm_up);
+        set(&mut core.load_lifetime, self.load_lifetime);
+        set(&mut core.patience, self.patience);
+        set(&mut core.reserve, self.reserve);
+        core.pick = self.pick.map_or(core.pick, WrittenPick::rule);
+        core.retry = self.retry.as_ref().map(WrittenRetry::config).or(core.retry);
+        core.eject = self.eject.as_ref().map_or(core.eject, WrittenEject::config);
+    }
+}
+
+impl WrittenPick {
+    const fn rule(self) -> PickRule {
+        match self {
+            WrittenPick::PowerOfTwo => PickRule::PowerOfTwo,
+            WrittenPick::HotCold => PickRule::HotCold,
+            WrittenPick::RoundRobin => PickRule::RoundRobin,
+            WrittenPick::First => PickRule::First,
+        }
+    }
+}
+
+impl WrittenRetry {
+    fn config(&self) -> RetryConfig {
+        let default = RetryConfig::default();
+        RetryConfig {
+            most: self.most.unwrap_or(default.most),
+            first: self.first.map_or(default.first, |span| span.0),
+            max: self.max.map_or(default.max, |span| span.0),
+        }
+    }
+}
+
+impl WrittenEject {
+    fn config(&self) -> Option<EjectConfig> {
+        let default = EjectConfig::default();
+        self.enabled.then(|| EjectConfig {
+            after: self.after.unwrap_or(default.after),
+            first: self.first.map_or(default.first, |span| span.0),
+            max: self.max.map_or(default.max, |span| span.0),
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -114,6 +198,41 @@ pub(super) struct WrittenHedge {
     max_hedges: Option<u8>,
     least_useful: Option<Span>,
     max_payload: Option<u32>,
+    auto_off: Option<WrittenAutoOff>,
+}
+
+/// When hedging switches itself off.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenAutoOff {
+    #[serde(default = "yes")]
+    enabled: bool,
+    window: Option<Span>,
+    least_calls: Option<u32>,
+    max_pushback: Option<f64>,
+    max_errors: Option<f64>,
+    max_queued: Option<f64>,
+    min_wins: Option<f64>,
+    least_hedges: Option<u32>,
+    max_excess: Option<f64>,
+    off_for: Option<Span>,
+}
+
+impl WrittenAutoOff {
+    fn rule(self) -> Option<AutoOff> {
+        let default = AutoOff::default();
+        self.enabled.then(|| AutoOff {
+            window: self.window.map_or(default.window, |span| span.0),
+            least_calls: self.least_calls.unwrap_or(default.least_calls),
+            max_pushback: self.max_pushback.unwrap_or(default.max_pushback),
+            max_errors: self.max_errors.unwrap_or(default.max_errors),
+            max_queued: self.max_queued.unwrap_or(default.max_queued),
+            min_wins: self.min_wins.unwrap_or(default.min_wins),
+            least_hedges: self.least_hedges.unwrap_or(default.least_hedges),
+            max_excess: self.max_excess.unwrap_or(default.max_excess),
+            off_for: self.off_for.map_or(default.off_for, |span| span.0),
+        })
+    }
 }
 
 /// What is only thought of: one of a fixed delay, a percentile, and the stagger of a tie.
@@ -278,7 +397,7 @@ impl WrittenHedge {
             max_hedges: self.max_hedges.unwrap_or(default.max_hedges),
             least_useful: self.least_useful.map_or(default.least_useful, |span| span.0),
             max_payload: self.max_payload.unwrap_or(default.max_payload),
-            auto_off: default.auto_off,
+            auto_off: self.auto_off.map_or(default.auto_off, WrittenAutoOff::rule),
         }
     }
 }

@@ -178,3 +178,41 @@ fn a_call_that_misses_its_deadline_counts_as_one_that_a_second_copy_would_have_s
     let [shadow] = world.calls.shadows(plain) else { panic!() };
     assert_eq!((shadow.calls, shadow.launched, shadow.won), (3, 1, 1));
 }
+
+#[test]
+fn picks_ejection_and_retries_follow_another_configuration_while_calls_run() {
+    let mut world = World::new();
+    let under_way = world.start(world.none);
+    assert_eq!(world.sent().0, A);
+    let rule = RetryConfig { most: 1, first: MS(2), max: MS(2) };
+    let config = Config { pick: PickRule::RoundRobin, retry: Some(rule), ..Config::default() };
+    world.calls.follow(&config).unwrap();
+    let firsts = [(); 3].map(|()| {
+        world.start(world.none);
+        world.sent().0
+    });
+    assert_eq!(firsts, [A, B, C]);
+    for (n, replica) in [A, B, C].into_iter().enumerate() {
+        world.overloaded(replica, under_way, n as u16);
+    }
+    world.waits();
+    let wrong = Config { patience: MS(3_600_001), ..config };
+    assert_eq!(world.calls.follow(&wrong).unwrap_err().field, "patience");
+}
+
+#[test]
+fn who_is_ejected_when_ejection_is_switched_off_is_asked_again() {
+    let mut world = World::new();
+    for _ in 0..5 {
+        let call = world.start(world.none);
+        world.reply(A, call, 0, Status::Failed);
+        world.ok(B, call, 1);
+    }
+    world.sends.clear();
+    world.start(world.none);
+    assert_eq!(world.sent().0, B, "A is ejected");
+    let config = Config { eject: None, pick: PickRule::First, ..Config::default() };
+    world.calls.follow(&config).unwrap();
+    world.start(world.none);
+    assert_eq!(world.sent().0, A);
+}
