@@ -111,7 +111,8 @@ fn the_shell_does_not_allocate() {
     let (_servers, replicas) = servers();
     Runtime::builder().build().unwrap().block_on(async {
         let client = Client::connect(patient(replicas)).await.unwrap();
-        for policy in [Policy::None, hedged(), tied()] {
+        let both = Policy::TiedThenHedged(TiePolicy::default(), HedgePolicy::default());
+        for policy in [Policy::None, hedged(), tied(), both] {
             let policy = client.register(policy).unwrap();
             let mut before = 0;
             for round in 0..2_000 {

@@ -6,6 +6,7 @@ mod flips;
 mod fresh;
 mod keyed;
 mod large;
+mod losers;
 mod nested;
 mod options;
 mod services;
