@@ -51,6 +51,12 @@ const OUTCOME: &str = "client/src/core/outcome.rs";
 const CALL: &str = "client/src/core/call.rs";
 const ROOM: &str = "client/src/core/room.rs";
 const STRAND: &str = "client/src/core/calls/strand.rs";
+const KEYED: &str = "client/src/core/calls/keyed.rs";
+const REPLICAS: &str = "client/src/core/replicas.rs";
+const HEALTH: &str = "client/src/core/health.rs";
+const GUARD: &str = "client/src/core/guard.rs";
+const POLICIES: &str = "client/src/core/policies.rs";
+const FRESH: &str = "server/src/core/fresh.rs";
 const SENDING: &str = "runtime/src/net/sending.rs";
 const RECEIVING: &str = "runtime/src/net/receiving.rs";
 const CONNECTION: &str = "server/src/io/connection.rs";
@@ -422,6 +428,78 @@ pub const MUTATIONS: &[Mutation] = &[
         STRAND,
         "                self.replicas.get_mut(place).kept_for = 0;\n                self.room_came(place);",
         "                self.room_came(place);",
+    ),
+    mutation(
+        "a result that is older than was asked for wins",
+        FRAMES,
+        "            Verdict::Good if !is_fresh => Verdict::Stale,",
+        "            Verdict::Good if !is_fresh && false => Verdict::Stale,",
+    ),
+    mutation(
+        "a second copy goes to a replica that is known to be behind",
+        EXTRA,
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now);",
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now) || true;",
+    ),
+    mutation(
+        "the first copy goes to a replica that is known to be behind",
+        CALLS,
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now);",
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now) || true;",
+    ),
+    mutation(
+        "a tied copy starts on a replica that fell behind, and tells its twin",
+        FRESH,
+        "        if !self.is_behind(&self.copies.at(index).options) {",
+        "        if !self.is_behind(&self.copies.at(index).options) || true {",
+    ),
+    mutation(
+        "a call with a key has copies at two stores of results",
+        KEYED,
+        "            one_store && keeps(place) && keeps(copy.replica)",
+        "            (one_store || true) && keeps(place) && keeps(copy.replica)",
+    ),
+    mutation(
+        "a key protects what keeps no results by it",
+        KEYED,
+        "            one_store && keeps(place) && keeps(copy.replica)",
+        "            one_store && (keeps(place) && keeps(copy.replica) || true)",
+    ),
+    mutation(
+        "the switch for second copies does nothing to calls that begin",
+        BEGIN,
+        "        } else if !self.config.switch.is_on() {",
+        "        } else if !self.config.switch.is_on() && false {",
+    ),
+    mutation(
+        "hedging that switched itself off never comes back",
+        GUARD,
+        "            if now < until {",
+        "            if now < until || true {",
+    ),
+    mutation(
+        "a policy on trial is followed by twice its share",
+        POLICIES,
+        "Random::new(call).next() >> 32 < running.share =>",
+        "Random::new(call).next() >> 32 < 2 * running.share =>",
+    ),
+    mutation(
+        "a replica is never ejected",
+        HEALTH,
+        "            None if self.failures < rule.after => return false,",
+        "            None if self.failures < rule.after || true => return false,",
+    ),
+    mutation(
+        "a replica that was ejected is never readmitted",
+        HEALTH,
+        "        self.out.take().is_some()",
+        "        self.out.is_some()",
+    ),
+    mutation(
+        "a replica is asked what it does not serve",
+        REPLICAS,
+        "        !self.removed && self.placement.serves(wanted.method, wanted.key)",
+        "        !self.removed && (self.placement.serves(wanted.method, wanted.key) || true)",
     ),
 ];
 
