@@ -17,7 +17,7 @@
 //!
 //!     [[replica]]
 //!     id = 1
-//!     address = "10.0.0.1:7000"   # or a name and port
+//!     address = "10.0.0.1:7000"   # or a name and port, or an SRV record's name (`_bowline._tcp.r1`)
 //!     domain = "rack a"
 //!
 //!     [[replica]]
@@ -53,6 +53,7 @@
 //! ```
 
 mod line;
+mod resolve;
 mod span;
 mod written;
 
@@ -66,7 +67,7 @@ use self::written::{Written, WrittenCandidate, WrittenHedge, WrittenMethod};
 use super::config::{Config, MethodConfig};
 use crate::core::{Budget, Candidate, ConfigError};
 
-pub(super) use self::written::resolve;
+pub(super) use self::resolve::resolve;
 
 /// What is wrong with a configuration file.
 #[derive(Debug, thiserror::Error)]

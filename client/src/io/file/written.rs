@@ -1,11 +1,11 @@
 //! What a file may say, as serde reads it.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use bowline_protocol::{Method, TrafficClass};
 use serde::Deserialize;
 
+use super::resolve::resolve;
 use super::span::Span;
 use crate::core::{
     AutoOff, BudgetConfig, Candidate, Classifier, Config, Delay, EjectConfig, HedgePolicy,
@@ -278,18 +278,6 @@ impl WrittenReplica {
             ..Replica::new(self.id, address)
         })
     }
-}
-
-/// An address of that name and port: the one that is in use, if it still is one of them.
-pub(crate) fn resolve(host: &str, used: Option<SocketAddr>) -> Result<SocketAddr, String> {
-    let found = host.to_socket_addrs().map_err(|error| {
-        format!("{host:?} is no address such as \"10.0.0.1:7000\", nor a name and port: {error}")
-    })?;
-    let found: Vec<SocketAddr> = found.collect();
-    let still = used.filter(|used| found.contains(used));
-    // The least, so that all clients take the same.
-    let address = still.or_else(|| found.into_iter().min());
-    address.ok_or_else(|| format!("{host:?} has no address now"))
 }
 
 impl WrittenMethod {
