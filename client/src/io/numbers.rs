@@ -137,18 +137,25 @@ const COUNTERS: &[Metric<u64>] = &[
         s.counters.waited_for_room
     }),
     ("room_kept", "Rooms kept for the longest wait.", |s| s.counters.room_kept),
+    ("calls_stranded", "Calls that waited for a connection.", |s| s.counters.stranded),
     ("calls_refused", "Calls that were refused at the start.", |s| s.counters.refused),
     ("deadlines_missed", "Calls whose deadline passed.", |s| s.counters.deadline_missed),
     ("attempts", "Copies that were sent.", |s| s.counters.attempts),
     ("executions", "Copies that were seen to start.", |s| s.counters.executions),
     ("wasted", "Copies that started and whose reply was not used.", |s| s.counters.wasted),
     ("tied", "Calls that began as a tied pair.", |s| s.counters.tied),
+    ("untied", "Second copies that were announced and not sent.", |s| s.counters.untied),
+    ("relayed", "Starts that were told to the twin's replica.", |s| s.counters.relayed),
     ("both_started", "Tied pairs of which both started.", |s| s.counters.both_started),
     ("hedges", "Hedges that were sent.", |s| s.counters.hedges),
     ("hedge_wins", "Calls whose result was a hedge's reply.", |s| s.counters.hedge_wins),
     ("redispatches", "Copies in the place of ended ones.", |s| s.counters.redispatches),
+    ("uncharged", "Those of them that found no token.", |s| s.counters.uncharged),
+    ("errors", "Error replies that did not end their call.", |s| s.counters.errors),
     ("stale", "Replies that were not as fresh as was asked for.", |s| s.counters.stale),
     ("retries", "Calls tried again after all refused.", |s| s.counters.retries),
+    ("unwatched", "Copies of finished calls that were given up.", |s| s.counters.unwatched),
+    ("stray", "Frames that named no copy that is out.", |s| s.counters.stray),
     ("ejections", "Replicas left alone for failures.", |s| s.counters.ejected),
     ("readmissions", "Replicas taken back.", |s| s.counters.readmitted),
     ("switched_on", "Hedging switched itself on again.", |s| s.counters.switched_on),
@@ -205,6 +212,11 @@ const REPLICAS: &[Metric<f64, ReplicaState>] = &[
     ("replica_ejected", "1 if it is left alone.", |r| f64::from(r.ejected)),
     ("replica_in_flight", "Copies that are out there.", |r| f64::from(r.in_flight)),
     ("replica_slowness_ratio", "Its time as a multiple of the usual.", |r| r.slowness),
+    ("replica_queued", "Copies that wait there, as it said last.", |r| f64::from(r.load.queued)),
+    ("replica_version", "What it holds, as it said last; 0: unknown.", |r| r.held.version as f64),
+    ("replica_staleness_seconds", "The same; over 500 years: unknown.", |r| {
+        r.held.staleness.as_secs_f64()
+    }),
     ("replica_rtt_seconds", "The round trip.", |r| r.rtt.unwrap_or_default().as_secs_f64()),
 ];
 
