@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_protocol::Method;
+use bowline_protocol::{Freshness, Method};
 use tower_service::Service;
 
 use super::remote::{Remote, RemoteCalling, RemoteFailure, RemoteReply};
@@ -20,6 +20,10 @@ pub struct Request {
     pub deadline: Option<Duration>,
     /// What it is about, which decides the order in which the replicas are asked.
     pub shard_key: Option<u64>,
+    /// What it is to bring about once: see [`Call::key`](super::Call::key).
+    pub key: Option<u128>,
+    /// How fresh its result has to be: see [`Call::fresh`](super::Call::fresh).
+    pub fresh: Option<Freshness>,
     /// Running it twice does no harm.
     pub idempotent: bool,
 }
@@ -28,7 +32,8 @@ impl Request {
     /// A call that says no more than what and with what.
     pub fn new(method: Method, payload: impl Into<Vec<u8>>) -> Request {
         let payload = payload.into();
-        Request { method, payload, deadline: None, shard_key: None, idempotent: false }
+        let (deadline, shard_key, key, fresh) = (None, None, None, None);
+        Request { method, payload, deadline, shard_key, key, fresh, idempotent: false }
     }
 }
 
@@ -50,6 +55,12 @@ impl Service<Request> for Remote {
         }
         if let Some(key) = request.shard_key {
             call = call.shard_key(key);
+        }
+        if let Some(key) = request.key {
+            call = call.key(key);
+        }
+        if let Some(fresh) = request.fresh {
+            call = call.fresh(fresh);
         }
         if request.idempotent {
             call = call.idempotent();
