@@ -25,7 +25,8 @@ impl Reply {
         self.answer.label.as_ref().map(Label::as_str)
     }
 
-    /// How fresh it is, if the service says so: of a write, the version to ask for when reading it.
+    /// How fresh it is, if the service says so; of a write, if its handler says so, the version to ask
+    /// for when reading it ([`Call::fresh`](super::Call::fresh)).
     pub fn freshness(&self) -> Option<Freshness> {
         self.answer.fresh
     }

@@ -55,6 +55,10 @@ pub trait Service: 'static {
     ///
     /// A staleness is an upper bound: what was written longer ago is here. A replica that hears
     /// nothing of its source any more has to let it grow.
+    ///
+    /// A reply says what was held when its handler was started: what that read is of this freshness
+    /// or better. What it *wrote* is not in there yet: a handler that writes says the version of its
+    /// write itself, by [`Context::date_reply`], or callers who read what they wrote may not find it.
     fn freshness(&self) -> Option<Freshness> {
         None
     }
