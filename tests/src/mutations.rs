@@ -40,6 +40,11 @@ const END: &str = "server/src/core/end.rs";
 const COPIES: &str = "server/src/core/copies.rs";
 const TOMBS: &str = "server/src/core/tombs.rs";
 const CORE: &str = "server/src/core/mod.rs";
+const BY_KEY: &str = "server/src/core/keyed.rs";
+const KEYS: &str = "server/src/core/keys.rs";
+const SHARES: &str = "server/src/core/shares.rs";
+const MAKE_ROOM: &str = "server/src/core/room.rs";
+const CONFIG: &str = "server/src/core/config.rs";
 const CALLS: &str = "client/src/core/calls/mod.rs";
 const BEGIN: &str = "client/src/core/calls/dispatch.rs";
 const ENDS: &str = "client/src/core/calls/ends.rs";
@@ -500,6 +505,72 @@ pub const MUTATIONS: &[Mutation] = &[
         REPLICAS,
         "        !self.removed && self.placement.serves(wanted.method, wanted.key)",
         "        !self.removed && (self.placement.serves(wanted.method, wanted.key) || true)",
+    ),
+    mutation(
+        "a duplicate runs beside the copy that has its key",
+        BY_KEY,
+        "            Seen::Running(entry) => {\n                self.stats.keys_waited += 1;",
+        "            Seen::Running(_) if key.id < u128::MAX => return false,\n            Seen::Running(entry) => {\n                self.stats.keys_waited += 1;",
+    ),
+    mutation(
+        "what was done under a key is forgotten at once",
+        BY_KEY,
+        "                self.stats.keys_evicted += self.copies.keys.done(entry, result, now);",
+        "                let _ = (result, now);\n                self.copies.keys.forget(entry);",
+    ),
+    mutation(
+        "a key's other payload is answered as the first was",
+        KEYS,
+        "        if (entry.method, entry.fingerprint) != (method, key.fingerprint) {",
+        "        if entry.method != method {",
+    ),
+    mutation(
+        "a failure is remembered under its key",
+        BY_KEY,
+        "        match status {\n            Status::Ok => {",
+        "        match status {\n            _ if now < Instant::FAR_FUTURE => {",
+    ),
+    mutation(
+        "who waits for a key is told nothing when that is done",
+        BY_KEY,
+        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.answer_waiting(index, status, result.clone(), now);",
+        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.copies.remove(index);",
+    ),
+    mutation(
+        "nobody runs in the place of a copy that stopped and had a key",
+        BY_KEY,
+        "            self.copies.unpark(index);",
+        "            self.copies.remove(index);",
+    ),
+    mutation(
+        "a key's result lives on when its time is out",
+        KEYS,
+        "self.next_timeout().is_some_and(|until| until <= now);",
+        "self.next_timeout().is_some_and(|until| until <= now && now == Instant::FAR_FUTURE);",
+    ),
+    mutation(
+        "all traffic classes have the same share",
+        SHARES,
+        "self.now + STRIDE / u64::from(self.of(class));",
+        "self.now + STRIDE;",
+    ),
+    mutation(
+        "a traffic class saves up what it did not use",
+        SHARES,
+        "        self.clocks[usize::from(class)].max(self.now)",
+        "        self.clocks[usize::from(class)]",
+    ),
+    mutation(
+        "a traffic class that crowds the queue gives no room",
+        MAKE_ROOM,
+        "        (most != class && crowds).then_some(most)",
+        "        (most == class && crowds).then_some(most)",
+    ),
+    mutation(
+        "a class that nobody configured is served after the others",
+        CONFIG,
+        "        if usize::from(class) < self.shares.len() { class } else { 0 }",
+        "        class.min(self.shares.len() as u8 - 1)",
     ),
 ];
 
