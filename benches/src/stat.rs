@@ -195,6 +195,12 @@ impl fmt::Display for Screen<'_> {
         )?;
         let open = self.gauge("bowline_clients");
         writeln!(f, "open      {open:.0} connections, of clients and of peers")?;
+        writeln!(
+            f,
+            "credit    {:.0} requests may come, {:.0} that ended wait for their clients to read",
+            self.gauge("bowline_credit_left_requests"),
+            self.gauge("bowline_credit_withheld_requests"),
+        )?;
         writeln!(f, "ended     {}", self.risen("bowline_copies_ended_total", "end"))?;
         writeln!(f, "rejected  {}", self.risen("bowline_requests_rejected_total", "reason"))?;
         writeln!(
@@ -246,6 +252,8 @@ mod tests {
         let text = format!(
             "bowline_copies_started_total{{replica=\"3\",zone=\"a\"}} {started}\n\
              bowline_slots{{core=\"0\"}} 8\n\
+             bowline_credit_left_requests{{core=\"0\"}} 4095\n\
+             bowline_credit_withheld_requests{{core=\"0\"}} 1\n\
              bowline_service_seconds_count{{method=\"read\"}} {started}\n\
              bowline_queue_wait_seconds_bucket{{method=\"read\",le=\"0.001\"}} 100\n\
              bowline_queue_wait_seconds_bucket{{method=\"read\",le=\"0.01\"}} {waited}\n\
@@ -302,6 +310,7 @@ mod tests {
         });
         let [first, second] = &screens[..] else { panic!("{screens:?}") };
         assert!(first.contains("replica 3 in zone a, since it started"), "{first}");
+        assert!(first.contains("4095 requests may come, 1 that ended wait"), "{first}");
         assert!(first.contains("100 started") && first.contains("of 8 slots"), "{first}");
         assert!(first.lines().any(|line| line.starts_with("read") && line.contains("<1ms")));
         assert!(
