@@ -27,6 +27,10 @@ pub(crate) const LARGEST_PAGE: usize = 64 << 10;
 const STAGGER: usize = 64;
 
 /// How the kernel fills receive buffers.
+///
+/// For small messages the three cost the same. A stream over loopback costs a tenth less CPU time in
+/// bundles if buffers are of 4 KiB, and some percent less if they are of 16 KiB; piece by piece it
+/// costs the same (`cargo bench -p bowline-runtime --bench receive_mode`, on Linux 6.18).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReceiveMode {
     /// One buffer at a time, which is then the reader's, however little is in it.
