@@ -13,9 +13,15 @@ use bowline_runtime::{Runtime, spawn, timeout};
 /// Longer than anything here takes on the slowest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
-/// How often to do what is to be done again and again: `ROUNDS` says, or else `default`.
+/// How often to do what is to be done again and again: `default`, or as `ROUNDS` says, be it a number
+/// or a part of the default, as in `10%`.
 pub(crate) fn rounds(default: usize) -> usize {
-    std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(default)
+    let Ok(rounds) = std::env::var("ROUNDS") else { return default };
+    let wanted = match rounds.strip_suffix('%') {
+        Some(percent) => percent.parse().map(|percent: usize| (default * percent).div_ceil(100)),
+        None => rounds.parse(),
+    };
+    wanted.unwrap_or_else(|_| panic!("ROUNDS is {rounds:?}, but must be a number or a percentage"))
 }
 
 /// Runs a test's future on a runtime of its own.
