@@ -189,7 +189,8 @@ fn flip(way: Way, checksums: bool, samples: u32) -> u32 {
         });
     }
     // What a client says last may be lost with the connection; a server waits until it was read.
-    let told = if way == Way::ToServer { samples - wrong } else { samples / 2 };
+    let hit = samples - wrong;
+    let told = if way == Way::ToServer { hit } else { hit / 2 };
     assert!(reasons >= told, "{reasons} of {samples} ended with a reason, {wrong} came through");
     wrong
 }
