@@ -2,7 +2,8 @@
 //!
 //! Small frames do not come here. A sender writes them first, then lets the outbox add what it has
 //! in the room that is left of the turn; so a short reply waits for one turn of a long one, not for
-//! all of it. Payloads that are under way together take turns, a segment each.
+//! all of it. Payloads that are under way together take turns, a segment each. A payload stays where it
+//! is, and each byte of it is copied once: into what is handed to the kernel.
 //!
 //! ```
 //! use bowline_protocol::{
