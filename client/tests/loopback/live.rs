@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use bowline_client::core::{Candidate, Delay, Policy};
+use bowline_client::core::{Candidate, Delay, PickRule, Policy, RetryConfig};
 use bowline_client::io::{Canary, Live, MethodConfig};
 use bowline_client::{Client, Config};
+use bowline_protocol::ErrorKind;
 
 use crate::server::{Answer, READ, Server, config, run, tied};
 
@@ -121,5 +122,38 @@ fn a_configuration_that_can_not_be_had_changes_nothing() {
         );
         assert_eq!(live.generation(), 0);
         servers[0].answer.set(Answer::Echo);
+    });
+}
+
+#[test]
+fn how_refused_calls_are_tried_again_and_replicas_picked_follows_the_configuration() {
+    run(async {
+        let servers = [Server::start(1), Server::start(2)];
+        let base = config(&servers);
+        let live = Live::new(base.clone()).unwrap();
+        let client = Client::connect(live.client_config()).await.unwrap();
+        servers.iter().for_each(|server| server.answer.set(Answer::Refuse));
+        let call = async || client.call(READ, b"x").idempotent().deadline(DEADLINE).await;
+        assert_eq!(call().await.unwrap_err().error().kind, ErrorKind::Overloaded);
+        assert_eq!(client.counters().retries, 0);
+
+        let mut other = base;
+        other.core.retry = Some(RetryConfig::default());
+        other.core.pick = PickRule::RoundRobin;
+        live.set(other).unwrap();
+        let wait = async {
+            while client.counters().retries == 0 {
+                assert!(call().await.is_err());
+            }
+        };
+        bowline_runtime::timeout(2 * DEADLINE, wait).await.expect("it did not follow");
+        servers.iter().for_each(|server| {
+            server.answer.set(Answer::Echo);
+            server.requests.borrow_mut().clear();
+        });
+        for _ in 0..10 {
+            call().await.unwrap();
+        }
+        assert_eq!(servers.map(|server| server.seen()), [5, 5], "in turn");
     });
 }

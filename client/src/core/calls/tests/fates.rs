@@ -2,7 +2,11 @@
 
 use std::collections::HashMap;
 
+use bowline_protocol::options::Key;
+use bowline_protocol::{Freshness, OptionSet};
+
 use super::*;
+use crate::core::Placement;
 use crate::core::random::Random;
 
 /// Servers that answer what they like, in any order; whatever they got, they end once.
@@ -21,11 +25,16 @@ struct Chaos {
 
 impl Chaos {
     fn new(seed: u64, idempotent: bool) -> Chaos {
-        let world = World::with(BudgetConfig::default(), |config| {
+        let mut world = World::with(BudgetConfig::default(), |config| {
             config.pick = PickRule::PowerOfTwo;
             config.seed = seed;
             config.retry = seed.is_multiple_of(3).then(RetryConfig::default);
         });
+        for id in [A, B] {
+            let domain = u32::from(id.0);
+            let placement = Placement { domain, results: Some(1), ..Placement::default() };
+            world.calls.place_replica(id, placement).unwrap();
+        }
         let policies = [world.none, world.hedged, world.tied, world.both];
         let waiting = HashMap::new();
         let (random, out) = (Random::new(seed), Vec::new());
@@ -38,8 +47,11 @@ impl Chaos {
         }
         let policy = self.policies[self.random.below(4) as usize];
         let deadline = self.world.now + US(u64::from(self.random.below(20_000)) + 1);
+        let fresh = (self.random.below(4) == 0).then_some(Freshness::version(2));
+        let key = (self.random.below(2) == 0).then_some(Key { id: 9, fingerprint: 7 });
+        let options = OptionSet { fresh, key, ..OptionSet::NONE };
         let spec = self.world.spec(policy);
-        let spec = Spec { deadline, idempotent: self.idempotent, ..spec };
+        let spec = Spec { deadline, idempotent: self.idempotent, options, ..spec };
         if let Ok(call) = self.world.try_start(spec) {
             self.waiting.insert(call.seq().0, deadline);
         }
@@ -59,8 +71,14 @@ impl Chaos {
         }
         self.out.swap_remove(at);
         match what {
-            0..4 if !cancelled => {
-                let done = self.world.ok(from, call, attempt.n);
+            0..3 if !cancelled => {
+                let fresh = Some(Freshness::version(u64::from(self.random.below(6))));
+                let brought = Brought { fresh, payload: &[] };
+                let done = self.world.reply_with(from, call, attempt.n, Status::Ok, brought);
+                self.finish(done);
+            }
+            3 if !cancelled => {
+                let done = self.world.reply(from, call, attempt.n, Status::Stale);
                 self.finish(done);
             }
             4 => {
@@ -157,11 +175,11 @@ impl Chaos {
         assert_eq!(self.out.len() as u64, self.world.calls.counters().live);
     }
 
-    /// The call waits for its next try.
+    /// The call waits for its next try, or for the replica that has its key.
     fn rests(&self, seq: u64) -> bool {
         let slots = &self.world.calls.slots;
         let call = slots.find(Seq(seq)).map(|slot| slots.get(slot));
-        call.is_some_and(|call| call.retry_at != Instant::FAR_FUTURE)
+        call.is_some_and(|call| call.retry_at != Instant::FAR_FUTURE || call.is_stranded())
     }
 
     /// Overdue calls are fine until the timer is asked.
