@@ -329,7 +329,8 @@ pub(crate) fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
     let ties = if ties { client.calls.saturating_sub(client.tied) } else { 0 };
     let reasons = all.no_token + all.outstanding + all.no_candidate + all.too_late;
     let reasons = reasons + all.no_delay + all.attempts + all.too_large;
-    let reasons = reasons + all.not_idempotent + all.not_allowed + all.from_extra + all.killed;
+    let reasons = reasons + all.not_idempotent + all.not_allowed + all.not_shared;
+    let reasons = reasons + all.from_extra + all.killed;
     let hedges = if hedges { reasons.saturating_sub(ties) } else { 0 };
     [ties, hedges, all.switched_off]
 }

@@ -117,6 +117,8 @@ pub(crate) struct Call<P> {
     pub(crate) idempotent: bool,
     /// Its policy's extra copies are for it: it is idempotent, and not itself part of one.
     pub(crate) redundant: bool,
+    /// Its service allows no second copy of it.
+    pub(crate) single: bool,
     /// Its parent is itself an extra copy.
     pub(crate) from_extra: bool,
     /// It began as a tied pair.
@@ -169,6 +171,7 @@ impl<P> Call<P> {
             options: OptionSet::NONE,
             idempotent: false,
             redundant: false,
+            single: false,
             from_extra: false,
             tied: false,
             started: Instant::EPOCH,

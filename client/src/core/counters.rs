@@ -142,7 +142,7 @@ pub struct Denied {
     pub too_large: u64,
     /// The call must not run twice.
     pub not_idempotent: u64,
-    /// The replica does not allow a second copy of a call of that method.
+    /// The service, or the replica, does not allow a second copy of such a call.
     pub not_allowed: u64,
     /// The call has a key, and its replica shares its store of results with none.
     pub not_shared: u64,

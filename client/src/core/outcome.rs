@@ -28,6 +28,8 @@ pub struct Spec<P> {
     pub options: OptionSet,
     /// Running it twice does no harm. Others are never sent twice unless no copy can have run.
     pub idempotent: bool,
+    /// It has no second copy, whatever its policy: its service allows none of it.
+    pub single: bool,
     /// The call is made inside a handler that itself runs as an extra copy: it gets none of its
     /// own, so that amplification does not multiply.
     pub from_extra: bool,
@@ -47,6 +49,7 @@ impl<P> Spec<P> {
             shard_key: None,
             options: OptionSet::NONE,
             idempotent: false,
+            single: false,
             from_extra: false,
             tag: 0,
         }

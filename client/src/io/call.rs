@@ -26,6 +26,7 @@ pub struct Call {
     shard_key: Option<u64>,
     options: OptionSet,
     idempotent: bool,
+    single: bool,
     from_extra: bool,
     deadline: Option<Duration>,
     /// When its parent's caller stops waiting.
@@ -49,6 +50,7 @@ impl Call {
             shard_key: None,
             options: OptionSet::NONE,
             idempotent: false,
+            single: false,
             from_extra: false,
             deadline: None,
             until: Instant::FAR_FUTURE,
@@ -61,9 +63,7 @@ impl Call {
         self.idempotent |= method.idempotent;
         self.least = method.least_useful;
         self.options.class = self.options.class.or(method.cost);
-        if !method.may_duplicate(self.payload.len()) {
-            self.policy = Some(PolicyId::NONE);
-        }
+        self.single |= !method.may_duplicate(self.payload.len());
         self
     }
 
@@ -224,6 +224,7 @@ impl Calling {
             shard_key: call.shard_key,
             options: OptionSet { fresh, ..call.options },
             idempotent: call.idempotent || defaults.idempotent,
+            single: call.single,
             from_extra: call.from_extra,
             tag: 0,
         };

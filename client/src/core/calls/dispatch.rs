@@ -39,6 +39,7 @@ impl<P> Calls<P> {
         call.shard_key = spec.shard_key;
         call.options = spec.options;
         call.idempotent = spec.idempotent;
+        call.single = spec.single;
         call.from_extra = spec.from_extra;
         (call.redundant, call.tied) = (false, false);
         call.started = now;
@@ -97,9 +98,10 @@ impl<P> Calls<P> {
         }
     }
 
+    /// The service allows a second copy, and so does the replica of the first.
     fn first_allows_second(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
-        call.second()(self.replicas.get(call.copies[0].replica))
+        !call.single && call.second()(self.replicas.get(call.copies[0].replica))
     }
 
     /// Makes the call's one copy the first of a pair, if another replica and a token are there.

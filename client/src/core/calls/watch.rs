@@ -36,7 +36,7 @@ impl<P> Calls<P> {
         if self.policies.shadows(call.name).is_empty() {
             return;
         }
-        if call.sent != 1 || call.len != 1 || !call.idempotent || call.from_extra {
+        if call.sent != 1 || call.len != 1 || !call.idempotent || call.single || call.from_extra {
             return;
         }
         let (name, class, copy) = (call.name, call.class, call.copies[0]);

@@ -229,3 +229,17 @@ fn another_classifier_holds_for_the_calls_that_are_under_way_too() {
     let done = world.reply(B, call, 1, Status::App(8)).unwrap();
     assert_eq!(done.result.unwrap_err().kind, ErrorKind::App(8));
 }
+
+#[test]
+fn a_call_that_may_have_one_copy_only_is_judged_as_all_of_its_method() {
+    let mut world = World::new();
+    let judge = Classifier::by_error(vec![(7, Verdict::Retryable)]);
+    world.calls.classify(world.tied, judge);
+    let spec = Spec { single: true, ..world.spec(world.tied) };
+    let call = world.try_start(spec).unwrap();
+    world.pass(STAGGER);
+    assert_eq!(world.sent().0, A, "no second copy");
+    assert_eq!(world.calls.counters().denied.not_allowed, 1);
+    assert_eq!(world.reply(A, call, 0, Status::App(7)), None);
+    assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+}
