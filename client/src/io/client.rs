@@ -8,7 +8,7 @@ use bowline_runtime::{JoinHandle, Stage, spawn, spawn_at, timeout};
 use tracing::{info, warn};
 
 use super::call::Call;
-use super::config::{Config, ConnectError, Replica};
+use super::config::{Config, ConnectError, Replica, Spot};
 use super::connection::Terms;
 use super::live::Live;
 use super::members::Members;
@@ -227,7 +227,7 @@ pub(super) fn check_replicas(replicas: &[Replica]) -> Result<(), ConnectError> {
         return Err(ConnectError::NoReplicas);
     }
     for (n, replica) in replicas.iter().enumerate() {
-        replica.placement(0, None, None).validate()?;
+        replica.placement(0, None, Spot::default()).validate()?;
         if replicas[..n].iter().any(|other| other.id == replica.id) {
             return Err(ConnectError::Twice(replica.id));
         }

@@ -26,6 +26,8 @@ pub struct Replica {
     pub domain: Option<String>,
     /// Where it stands: replicas of the client's own zone ([`Config::zone`]) are asked before others.
     pub zone: Option<String>,
+    /// What its zone is part of: replicas of other regions ([`Config::region`]) are asked last.
+    pub region: Option<String>,
     /// Its share of the work. 1 to 32.
     pub weight: u8,
     /// The methods that it serves; None: all.
@@ -47,6 +49,7 @@ impl Replica {
             host: None,
             domain: None,
             zone: None,
+            region: None,
             weight: 1,
             methods: None,
             keys: Vec::new(),
@@ -68,22 +71,31 @@ impl Replica {
 
     /// Its place and role as the machine has it; failure domains are numbers there, and so are stores
     /// of results.
-    pub(super) fn placement(
-        &self,
-        domain: u32,
-        results: Option<u32>,
-        zone: Option<&str>,
-    ) -> Placement {
-        let elsewhere = zone.is_some_and(|zone| self.zone.as_deref().is_some_and(|it| it != zone));
+    pub(super) fn placement(&self, domain: u32, results: Option<u32>, from: Spot<'_>) -> Placement {
+        // What either side does not say makes no difference.
+        let differ = |ours: Option<&str>, its: &Option<String>| {
+            ours.zip(its.as_deref()).is_some_and(|(ours, its)| ours != its)
+        };
+        let distance = match differ(from.region, &self.region) {
+            true => 2,
+            false => u8::from(differ(from.zone, &self.zone)),
+        };
         Placement {
             domain,
-            distance: u8::from(elsewhere),
+            distance,
             weight: self.weight,
             methods: self.methods.clone(),
             keys: self.keys.clone(),
             results,
         }
     }
+}
+
+/// Where a client stands, as far as it is said.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Spot<'a> {
+    pub(super) zone: Option<&'a str>,
+    pub(super) region: Option<&'a str>,
 }
 
 /// What holds for the calls of one method, unless a call says otherwise.
@@ -163,6 +175,8 @@ pub struct Config {
     /// Where this client is: replicas that say they are in another zone are asked only if none
     /// nearer can be, whatever their load. None: zones do not matter.
     pub zone: Option<String>,
+    /// The same of what zones are part of: replicas of other regions are the farthest.
+    pub region: Option<String>,
     /// What holds for each method; for one that isn't here, [`MethodConfig::default`].
     pub methods: Vec<(Method, MethodConfig)>,
     /// The machine's settings.
@@ -199,6 +213,7 @@ impl Config {
         Config {
             replicas: replicas.into_iter().collect(),
             zone: None,
+            region: None,
             methods: Vec::new(),
             core: core::Config::default(),
             link: LinkConfig::default(),
@@ -218,6 +233,10 @@ impl Config {
     pub const fn service(mut self, service: ServiceInfo) -> Config {
         self.service = Some(service);
         self
+    }
+
+    pub(super) fn spot(&self) -> Spot<'_> {
+        Spot { zone: self.zone.as_deref(), region: self.region.as_deref() }
     }
 
     /// The same as it is now, where it changes.

@@ -90,7 +90,7 @@ impl Members {
             };
             let results = replica.results.as_ref();
             let results = results.map(|name| *stores.entry(name).or_insert(number));
-            let placement = replica.placement(domain, results, config.zone.as_deref());
+            let placement = replica.placement(domain, results, config.spot());
             if let Err(error) = state.calls.place_replica(replica.id, placement) {
                 warn!(replica = replica.id.0, "it stays where it was: {error}");
             }

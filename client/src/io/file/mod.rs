@@ -26,6 +26,7 @@
 //!     domain = "rack b"
 //!     results = "ledger 1"        # the store of results of keyed methods, if it is shared
 //!     zone = "b"                  # asked after those of the client's own (zone = .. at the top)
+//!     region = "south"            # of other regions than the client's own (at the top, too): last
 //!     weight = 2                  # has twice as much to do
 //!     methods = [1, 2]            # serves no others
 //!     keys = [[0, 4999]]          # nor other shard keys
@@ -64,7 +65,7 @@ use bowline_protocol::Method;
 
 use self::line::{Step, line_of};
 use self::written::{Written, WrittenCandidate, WrittenHedge, WrittenMethod};
-use super::config::{Config, MethodConfig};
+use super::config::{Config, MethodConfig, Spot};
 use crate::core::{Budget, Candidate, ConfigError};
 
 pub(super) use self::resolve::resolve;
@@ -118,7 +119,7 @@ impl Config {
         config.core.switch.set(written.second_copies);
         written.set(&mut config.core);
         config.core.validate().map_err(|error| refused(text, &[], &error))?;
-        config.zone = written.zone;
+        (config.zone, config.region) = (written.zone, written.region);
         if let Some(budget) = &written.budget {
             let budget = Budget::new(budget.config());
             config.core.budget = Arc::new(budget.map_err(|error| refused(text, &[], &error))?);
@@ -128,7 +129,7 @@ impl Config {
             let value = |key, what| FileError::Value { line: at(key), what };
             let replica = replica.replica().map_err(|what| value("address", what))?;
             let way = [Step::Key("replica"), Step::Item(n)];
-            let valid = replica.placement(0, None, None).validate();
+            let valid = replica.placement(0, None, Spot::default()).validate();
             valid.map_err(|error| refused(text, &way, &error))?;
             if config.replicas.iter().any(|known| known.id == replica.id) {
                 let what = format!("replica {} is here twice; each needs its own id", replica.id);

@@ -128,12 +128,18 @@ fn a_replicas_place_and_role_are_read_and_checked() {
     let text = "zone = \"a\"\n[[replica]]\nid = 2\naddress = \"127.0.0.1:1\"\nzone = \"b\"\n\
                 weight = 3\nmethods = [4]\nkeys = [[1, 5], [7, 7]]\nresults = \"x\"\n";
     let config = Config::from_toml(text).unwrap();
-    let placement = config.replicas[0].placement(9, Some(4), config.zone.as_deref());
+    let placement = config.replicas[0].placement(9, Some(4), config.spot());
     assert_eq!((placement.domain, placement.distance, placement.weight), (9, 1, 3));
     assert_eq!((config.replicas[0].results.as_deref(), placement.results), (Some("x"), Some(4)));
     assert_eq!((placement.methods, placement.keys), (Some(vec![Method(4)]), vec![1..=5, 7..=7]));
-    assert_eq!(config.replicas[0].placement(0, None, Some("b")).distance, 0);
-    assert_eq!(config.replicas[0].placement(0, None, None).distance, 0);
+    let distance = |zone, region| {
+        let text = text.replace("zone = \"b\"", "zone = \"b\"\nregion = \"south\"");
+        let replica = &Config::from_toml(&text).unwrap().replicas[0];
+        replica.placement(0, None, Spot { zone, region }).distance
+    };
+    let found =
+        [(None, None), (Some("b"), None), (Some("a"), Some("south")), (Some("b"), Some("x"))];
+    assert_eq!(found.map(|(zone, region)| distance(zone, region)), [0, 0, 1, 2]);
     let error = Config::from_toml(&text.replace("[7, 7]", "[7, 6]")).unwrap_err().to_string();
     assert_eq!(error, "line 8: replica.keys is 7..=6, but must be from the lower to the higher");
     let error = Config::from_toml(&text.replace("= 3", "= 0")).unwrap_err().to_string();

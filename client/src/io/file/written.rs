@@ -21,6 +21,7 @@ pub(super) struct Written {
     pub(super) second_copies: bool,
     /// Where the client is.
     pub(super) zone: Option<String>,
+    pub(super) region: Option<String>,
     pub(super) budget: Option<WrittenBudget>,
     pick: Option<WrittenPick>,
     warm_up: Option<Span>,
@@ -131,6 +132,7 @@ pub(super) struct WrittenReplica {
     address: String,
     domain: Option<String>,
     zone: Option<String>,
+    region: Option<String>,
     weight: Option<u8>,
     methods: Option<Vec<u16>>,
     /// From the lowest to the highest of each range.
@@ -271,6 +273,7 @@ impl WrittenReplica {
             host,
             domain,
             zone: self.zone.clone(),
+            region: self.region.clone(),
             weight: self.weight.unwrap_or(1),
             methods: self.methods.as_ref().map(|all| all.iter().copied().map(Method).collect()),
             keys: self.keys.iter().map(|&[low, high]| low..=high).collect(),
