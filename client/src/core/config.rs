@@ -64,7 +64,8 @@ pub struct Config {
     pub retry: Option<RetryConfig>,
     /// How to choose among the replicas that may be asked.
     pub pick: PickRule,
-    /// How long a replica's report of its load counts. Up to 1 h; zero ignores the reports.
+    /// How long a replica's report of its load counts, and of what it holds. Up to 1 h; zero ignores
+    /// the reports.
     pub load_lifetime: Duration,
     /// When a replica is left alone; None: never.
     pub eject: Option<EjectConfig>,

@@ -6,7 +6,7 @@
 //!
 //!     pick = "power-of-two"       # or "hot-cold", "round-robin", "first"
 //!     warm_up = "10s"             # a replica that was just connected is spared for so long
-//!     load_lifetime = "100ms"     # what a replica says of its load counts for so long
+//!     load_lifetime = "100ms"     # what a replica says of its load and freshness counts so long
 //!     patience = "1s"             # a call waits so long for a replica to be connected
 //!     retry = { most = 2, first = "1ms", max = "100ms" }   # what all replicas refused
 //!     eject = { after = 5, first = "1s", max = "30s" }     # or { enabled = false }
