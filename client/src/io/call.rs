@@ -94,7 +94,7 @@ impl Call {
     /// By itself it makes no call idempotent. A call that has a key and is not is sent again once it
     /// may have run, and has second copies, only at replicas that keep the results of its method, and
     /// of those only at one and the same, or at such as share a store of results
-    /// ([`Replica::results`](super::Replica::results)): anywhere else its effect would be had once
+    /// ([`Replica::results`](field@super::Replica::results)): anywhere else its effect would be had once
     /// more. A replica that understands no options gets the call without this, and so do all options
     /// below.
     pub fn key(mut self, id: u128) -> Call {
