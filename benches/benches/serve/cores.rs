@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bowline_protocol::{Method, MethodInfo, ServiceInfo};
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
-use super::load::{Carried, carry};
+use super::load::{Carried, PATIENT, carry};
 use super::{Effort, spread};
 
 const BURN: Method = Method(1);
@@ -65,7 +65,7 @@ fn steps() -> u64 {
 
 fn turn(cores: usize, steps: u64, effort: Effort) -> Carried {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = Server::builder().listen(any).pin_to(0..cores).start(Burner(steps));
+    let server = Server::builder().listen(any).pin_to(0..cores).link(PATIENT).start(Burner(steps));
     let server = server.expect("a server");
     let ports = server.ports();
     let address = |client| SocketAddr::new(any.ip(), ports[client % ports.len()]);

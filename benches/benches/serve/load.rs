@@ -7,11 +7,18 @@ use std::time::{Duration, Instant};
 
 use bowline_bench::cpu;
 use bowline_client::{Client, Config, Replica};
-use bowline_protocol::Method;
+use bowline_protocol::{LinkConfig, Method};
 use bowline_runtime::{Runtime, clock_now, spawn};
 
 /// Far longer than any call takes.
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// However much else the machine has to do, nobody takes the other side for dead.
+pub(crate) const PATIENT: LinkConfig = LinkConfig {
+    hello_timeout: DEADLINE,
+    ping_after: Duration::from_secs(1),
+    dead_after: DEADLINE,
+};
 
 /// What came of it.
 #[derive(Clone, Copy)]
@@ -39,7 +46,8 @@ pub(crate) fn carry(
                 scope.spawn(move || {
                     let runtime = Runtime::builder().build().expect("io_uring");
                     runtime.block_on(async {
-                        let config = Config::new([Replica::new(0, address)]);
+                        let mut config = Config::new([Replica::new(0, address)]);
+                        config.link = PATIENT;
                         let client = Client::connect(config).await.expect("the server is there");
                         keep(&client, method, depth, warmup).await;
                         warm.wait();

@@ -16,7 +16,7 @@ use bowline_server::core::Adaptive;
 use bowline_server::{Context, Failure, Payload, Server, Service};
 use hdrhistogram::Histogram;
 
-use super::load::carry;
+use super::load::{PATIENT, carry};
 use super::{Effort, spread};
 
 const READ: Method = Method(1);
@@ -91,7 +91,7 @@ fn turn(slots: Slots, effort: Effort) -> Turn {
     let times = Arc::new(Mutex::new(Times::new()));
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     // First come first served, so that what calls wait is no matter of luck.
-    let builder = Server::builder().listen(any).overload(None);
+    let builder = Server::builder().listen(any).overload(None).link(PATIENT);
     let builder = match slots {
         Slots::Fixed(slots) => builder.slots(slots),
         Slots::Adaptive(most) => builder.slots(most).adaptive_slots(Some(Adaptive::default())),
