@@ -46,6 +46,8 @@ pub struct Faults {
     pub again: u16,
     /// A send resets its connection.
     pub reset: u16,
+    /// An accept fails: its other side has given up, or there are no descriptors.
+    pub accept: u16,
     /// A send that is not to copy is refused, as where no more memory may be locked.
     pub refuse_zero_copy: u16,
     /// A cancellation comes too late: the request completes, if it can.
@@ -59,7 +61,7 @@ pub struct Faults {
 }
 
 impl Default for Faults {
-    /// All of them often, but no resets; 256 KiB under way, and 5 µs a turn.
+    /// All of them often, but no resets and no failing accepts; 256 KiB under way, and 5 µs a turn.
     fn default() -> Self {
         Faults {
             delay: 500,
@@ -68,6 +70,7 @@ impl Default for Faults {
             no_buffer: 50,
             again: 100,
             reset: 0,
+            accept: 0,
             refuse_zero_copy: 50,
             cancel_late: 500,
             submit_short: 200,
@@ -569,6 +572,9 @@ fn is_event(fd: RawFd) -> bool {
 }
 
 fn accept(fd: RawFd, world: &mut State) -> Step {
+    if world.chance(|faults| faults.accept) {
+        return fail_to_accept(fd, world);
+    }
     match world.network.accept(fd) {
         Some(accepted) => {
             let more = !world.chance(|faults| faults.end_early);
@@ -576,6 +582,18 @@ fn accept(fd: RawFd, world: &mut State) -> Step {
         }
         None => last(-libc::EAGAIN),
     }
+}
+
+/// Who waits has given up, or waits on until there are descriptors.
+fn fail_to_accept(fd: RawFd, world: &mut State) -> Step {
+    if world.random.chance(500) {
+        return last(-libc::EMFILE);
+    }
+    if let Some(gone) = world.network.accept(fd) {
+        world.network.forget(gone);
+        drop(crate::operation::own(gone));
+    }
+    last(-libc::ECONNABORTED)
 }
 
 /// What a request is to send.

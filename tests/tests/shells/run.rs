@@ -318,7 +318,7 @@ async fn settle(
     client: &Client,
     ran: &mut Ran,
 ) -> Result<(), String> {
-    simulation.set_faults(Faults { reset: 0, ..plan.faults });
+    simulation.set_faults(Faults { reset: 0, accept: 0, ..plan.faults });
     sleep(SETTLE).await;
     let all = Planned { policy: 0, fails: false, ..plan.calls[0] };
     let probe = Planned { at: Duration::ZERO, deadline: SETTLE, patience: None, ..all };
