@@ -1,8 +1,8 @@
 //! The whole shells, of servers and of a client, on the runtime's simulated driver: several cores in
 //! one process, of which a seed decides who runs when, what the kernel does to each operation, and
 //! what time it is. Slower than the simulated world, and nearer to what will run: short reads and
-//! writes, resets, cancellations that race completions, missing buffers, processes that stand still,
-//! servers that restart.
+//! writes, resets, failing accepts, cancellations that race completions, missing buffers, processes
+//! that stand still, servers that restart.
 //!
 //! `BOWLINE_SEEDS` sets how many seeds are run, `BOWLINE_SEED` the only one, and tells its story.
 

@@ -123,7 +123,7 @@ fn faults(rng: &mut Rng, gentle: bool) -> Faults {
         submit_short: rng.pick(&[0, 200]),
         window: rng.pick(&[64, 4 << 10, 256 << 10]),
         pace: rng.pick(&[500, 5_000, 20_000]),
-        accept: rng.pick(&[0, 0, 300, 800]),
+        accept: rng.pick(&[0, 0, 100, 400]),
         ..Faults::default()
     }
 }

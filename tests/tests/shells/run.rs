@@ -44,6 +44,7 @@ pub(crate) struct Ran {
     redispatches: u64,
     lost: u64,
     restarts: u64,
+    not_accepted: u64,
 }
 
 impl Ran {
@@ -62,6 +63,7 @@ impl Ran {
         self.redispatches += other.redispatches;
         self.lost += other.lost;
         self.restarts += other.restarts;
+        self.not_accepted += other.not_accepted;
     }
 
     /// Many runs together have had everything happen that the rules are about.
@@ -77,6 +79,7 @@ impl Ran {
             ("copies sent again", self.redispatches),
             ("copies lost with their connection", self.lost),
             ("restarts", self.restarts),
+            ("accepts without a descriptor", self.not_accepted),
         ] {
             assert!(count > 0, "no {what} in all runs");
         }
@@ -355,6 +358,7 @@ async fn settle(
             return Err(format!("a server is at odds with others: {server:?}"));
         }
         ran.aborted += copies.aborted_by_twin;
+        ran.not_accepted += server.connections.accept_errors;
     }
     ran.copies = wire::judge(&simulation.traffic(), plan.servers)?;
     let seen = cluster.seen.lock().unwrap_or_else(PoisonError::into_inner);
