@@ -1,5 +1,6 @@
 //! A configuration that changes under a client which makes calls.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_client::core::{Candidate, Delay, PickRule, Policy, RetryConfig};
@@ -80,10 +81,14 @@ fn policies_trials_thoughts_and_the_switch_follow_the_configuration() {
         assert!(!is_tied().await, "at once");
         live.config().core.switch.turn_on();
         assert!(is_tied().await);
-        base.core.switch.turn_off();
-        live.set(base.clone().method(READ, method(tied()))).unwrap();
-        assert!(!is_tied().await, "and so does a configuration that says so");
-        base.core.switch.turn_on();
+        // What comes from a file has a switch of its own.
+        let mut read = base.clone().method(READ, method(tied()));
+        read.core.switch = Arc::default();
+        for second_copies in [false, true] {
+            read.core.switch.set(second_copies);
+            live.set(read.clone()).unwrap();
+            assert_eq!(is_tied().await, second_copies, "and so does a configuration that says so");
+        }
 
         let canary = Some(Canary { policy: tied(), share: 1.0 });
         let shadow = vec![Candidate::Hedge(Delay::Fixed(Duration::ZERO))];
