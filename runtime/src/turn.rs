@@ -1,6 +1,6 @@
 //! The loop.
 
-use bowline_time::{Duration, Instant};
+use bowline_time::Instant;
 
 use crate::core::Core;
 use crate::notify::wake;
@@ -32,15 +32,16 @@ impl Core {
         self.take_remote();
 
         // It may take a while: what falls due meanwhile is not to wait for another turn.
-        self.now.set(self.apply_input());
+        let applied = self.apply_input();
+        self.now.set(applied);
 
         self.expire_timers();
-        self.run(Stage::Decide, self.settings.budget);
+        self.run(Stage::Decide, applied + self.settings.budget);
+
         if self.tasks.is_ready(Stage::Work) {
             self.submit();
+            self.run(Stage::Work, self.clock.now() + self.settings.budget);
         }
-
-        self.run(Stage::Work, self.settings.budget);
         if self.tasks.is_ready(Stage::Background) {
             self.run_background(began);
         }
@@ -62,7 +63,7 @@ impl Core {
         let end = now + self.settings.budget.saturating_mul(INPUT_BUDGETS);
         for _ in 0..INPUT_ROUNDS {
             self.reap();
-            self.run(Stage::Input, self.settings.budget.saturating_mul(APPLY_BUDGETS));
+            self.run(Stage::Input, now + self.settings.budget.saturating_mul(APPLY_BUDGETS));
             now = self.clock.now();
             if !self.has_to_decide(now) || !self.look_again() {
                 return now;
@@ -96,10 +97,9 @@ impl Core {
         self.tasks.is_ready(Stage::Input) || self.driver.borrow_mut().has_completions()
     }
 
-    /// Runs a stage's ready tasks until there are none, or the budget is used up.
-    fn run(&self, stage: Stage, budget: Duration) {
+    /// Runs a stage's ready tasks until there are none, or it is too late.
+    fn run(&self, stage: Stage, end: Instant) {
         let Some(mut next) = self.tasks.next(stage) else { return };
-        let end = self.clock.now() + budget;
         let mut polls = 0_u32;
         loop {
             self.poll(next);
@@ -220,10 +220,9 @@ impl Core {
     /// Looks for something to do for a while, without entering the kernel. True if it found it.
     fn spin(&self, next: Option<Instant>) -> bool {
         self.driver.borrow_mut().submit(&self.counters);
-        let start = self.clock.now();
-        let end = start + self.settings.spin;
+        let mut now = self.clock.now();
+        let end = now + self.settings.spin;
         loop {
-            let now = self.clock.now();
             if self.driver.borrow_mut().has_completions()
                 || self.is_asked()
                 || next.is_some_and(|next| next <= now)
@@ -234,6 +233,7 @@ impl Core {
                 return false;
             }
             std::hint::spin_loop();
+            now = self.clock.now();
         }
     }
 }
