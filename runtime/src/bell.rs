@@ -2,12 +2,12 @@
 //!
 //! Where the kernel can, the thread itself has it post a completion to the sleeper's ring: one
 //! system call, after which the sleeper has nothing to read and nothing to ask for anew. (Between
-//! two cores that sleep in turns, there and back: 36 us by messages, 39.5 us by eventfds, with 9 %
-//! less CPU time, on Linux 6.18 in a virtual machine.) Elsewhere, and where the kernel refuses that,
-//! it writes to an eventfd, of which the core has a read in flight. Either way the wake is the
-//! sleeper's, in its ring, when the call returns. A request in the ring of whoever wakes would spare
-//! the call, but wait until that ring is submitted: and a task that wakes a core may then wait for
-//! its thread, in place, for ever.
+//! two cores that sleep in turns, there and back, medians of seven: 35.3 us by messages, 37.9 us by
+//! eventfds, with 5 % less CPU time, on Linux 6.18 in a virtual machine.) Elsewhere, and where the
+//! kernel refuses that, it writes to an eventfd, of which the core has a read in flight. Either way
+//! the wake is the sleeper's, in its ring, when the call returns. A request in the ring of whoever
+//! wakes would spare the call, but wait until that ring is submitted: and a task that wakes a core
+//! may then wait for its thread, in place, for ever.
 //!
 //! A ring is named by a descriptor's number, which may be another's once the ring is closed. So it is
 //! named under a lock, and the core takes its name away, under the same lock, before it closes it.
