@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bowline_protocol::Label;
 
 use super::budget::{Budget, BudgetConfig};
+use super::call::MAX_ATTEMPTS;
 use super::health::EjectConfig;
 use super::pick::PickRule;
 use super::switch::Switch;
@@ -109,6 +110,31 @@ impl Default for RetryConfig {
     /// Twice, after up to 1 ms and 2 ms.
     fn default() -> Self {
         RetryConfig { most: 2, first: Duration::from_millis(1), max: Duration::from_millis(100) }
+    }
+}
+
+/// What bounds the copies of a policy's calls, besides budgets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// How many copies a call may have in all: first, second, hedges, and those in the place of
+    /// others that ended. 1 to 8.
+    pub attempts: u8,
+    /// How calls that no replica took are tried again; None: as [`Config::retry`] says.
+    pub retry: Option<RetryConfig>,
+}
+
+impl Default for Limits {
+    /// As many copies as a call can have, and retries as the machine has them.
+    fn default() -> Self {
+        Limits { attempts: MAX_ATTEMPTS as u8, retry: None }
+    }
+}
+
+impl Limits {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        let held = (1..=MAX_ATTEMPTS as u8).contains(&self.attempts);
+        check("max_attempts", self.attempts, held, "1 to 8")?;
+        self.retry.map_or(Ok(()), |retry| retry.validate())
     }
 }
 

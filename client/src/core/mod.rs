@@ -61,7 +61,7 @@ pub use calls::{Calls, Histograms};
 pub use classify::{Brought, Classifier, Verdict};
 #[cfg(feature = "io")]
 pub(crate) use config::check;
-pub use config::{Config, ConfigError, RetryConfig};
+pub use config::{Config, ConfigError, Limits, RetryConfig};
 pub use counters::{Counters, Denied, SwitchedOff};
 pub use guard::{AutoOff, OffReason};
 pub use health::EjectConfig;

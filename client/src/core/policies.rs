@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 
 use super::budget::{Budget, Purse};
 use super::classify::Classifier;
-use super::config::{ConfigError, check};
+use super::config::{ConfigError, Limits, check};
 use super::latency;
 use super::policy::{Policy, PolicyId};
 use super::random::Random;
@@ -33,6 +33,7 @@ pub(crate) struct Policies {
 #[derive(Debug)]
 struct Name {
     classifier: Classifier,
+    limits: Limits,
     stable: u16,
     trial: Option<Box<Running>>,
     /// Policies that are only thought of.
@@ -96,6 +97,13 @@ pub(crate) struct Ended {
     pub(crate) latency: Duration,
 }
 
+impl Name {
+    fn new(classifier: Classifier, stable: u16) -> Name {
+        let (limits, trial, shadows) = (Limits::default(), None, Vec::new());
+        Name { classifier, limits, stable, trial, shadows }
+    }
+}
+
 impl Version {
     fn new(policy: Policy, budget: Option<Arc<Budget>>) -> Version {
         Version { policy, budget, purse: Purse::default(), calls: 0, named: true }
@@ -132,7 +140,7 @@ impl Policies {
     pub(crate) fn new() -> Policies {
         let version = Version::new(Policy::None, None);
         let classifier = Classifier::default();
-        let name = Name { classifier, stable: 0, trial: None, shadows: Vec::new() };
+        let name = Name::new(classifier, 0);
         Policies { names: vec![name], versions: vec![version] }
     }
 
@@ -143,7 +151,7 @@ impl Policies {
         classifier: Classifier,
     ) -> Result<(PolicyId, u16), ConfigError> {
         let stable = self.put(policy, None)?;
-        self.names.push(Name { classifier, stable, trial: None, shadows: Vec::new() });
+        self.names.push(Name::new(classifier, stable));
         Ok((PolicyId((self.names.len() - 1) as u16), stable))
     }
 
@@ -316,6 +324,17 @@ impl Policies {
         if let Some(name) = self.names.get_mut(usize::from(id.0)) {
             name.classifier = classifier;
         }
+    }
+
+    /// The name's calls are bounded by these from now on.
+    pub(crate) fn bound(&mut self, id: PolicyId, limits: Limits) {
+        if let Some(name) = self.names.get_mut(usize::from(id.0)) {
+            name.limits = limits;
+        }
+    }
+
+    pub(crate) fn limits(&self, name: u16) -> &Limits {
+        &self.names[usize::from(name)].limits
     }
 
     pub(crate) fn classifier(&self, name: u16) -> &Classifier {

@@ -8,7 +8,7 @@ use bowline_protocol::{LinkConfig, Method, ReplicaId, ServiceInfo, TrafficClass}
 
 use super::live::Live;
 use crate::core::{
-    self, Budget, Candidate, Classifier, ConfigError, MAX_CANDIDATES, Placement, Policy,
+    self, Budget, Candidate, Classifier, ConfigError, Limits, MAX_CANDIDATES, Placement, Policy,
 };
 
 /// A replica to connect to.
@@ -114,6 +114,8 @@ pub struct MethodConfig {
     pub max_staleness: Option<Duration>,
     /// What replies are worth. It holds for the calls that follow `policy`.
     pub classifier: Classifier,
+    /// How many copies a call may have, and how it is tried again when all replicas refused it.
+    pub limits: Limits,
     /// What pays for extra copies, besides the client's own budget.
     pub budget: Option<Arc<Budget>>,
     /// A policy that a share of the calls tries out.
@@ -134,6 +136,7 @@ pub struct Canary {
 impl MethodConfig {
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         self.policy.validate()?;
+        self.limits.validate()?;
         if let Some(Canary { policy, share }) = &self.canary {
             core::check("canary.share", share, (0.0..=1.0).contains(share), "0 to 1")?;
             policy.validate()?;
@@ -160,6 +163,7 @@ impl Default for MethodConfig {
             deadline,
             max_staleness: None,
             classifier: Classifier::default(),
+            limits: Limits::default(),
             budget: None,
             canary: None,
             shadow: Vec::new(),

@@ -110,6 +110,10 @@ impl<P> Calls<P> {
             self.counters.denied.too_large += 1;
             return;
         }
+        if self.is_used_up(slot) {
+            self.counters.denied.attempts += 1;
+            return;
+        }
         let Some(second) = self.pick_second(slot, now) else {
             self.counters.denied.no_candidate += 1;
             return;

@@ -5,7 +5,7 @@ use bowline_time::Instant;
 
 use super::Calls;
 use crate::core::budget::{NoToken, Token};
-use crate::core::call::{Call, MAX_ATTEMPTS};
+use crate::core::call::Call;
 use crate::core::guard::{Change, Event};
 use crate::core::notice::Notice;
 use crate::core::outcome::{Done, End};
@@ -206,7 +206,7 @@ impl<P> Calls<P> {
             self.counters.denied.too_late += 1;
             return;
         }
-        if usize::from(call.len) == MAX_ATTEMPTS {
+        if self.is_used_up(slot) {
             self.counters.denied.attempts += 1;
             return;
         }
@@ -277,6 +277,12 @@ impl<P> Calls<P> {
         None
     }
 
+    /// The call has had as many copies as it may.
+    pub(super) fn is_used_up(&self, slot: u32) -> bool {
+        let call = self.slots.get(slot);
+        call.len >= self.policies.limits(call.name).attempts
+    }
+
     /// Whether the call may be sent again at all.
     fn may_go_again(&mut self, slot: u32) -> bool {
         let call: &Call<P> = self.slots.get(slot);
@@ -284,7 +290,7 @@ impl<P> Calls<P> {
             self.counters.denied.not_idempotent += 1;
             return false;
         }
-        if usize::from(call.len) == MAX_ATTEMPTS {
+        if self.is_used_up(slot) {
             self.counters.denied.attempts += 1;
             return false;
         }

@@ -35,7 +35,7 @@ use hdrhistogram::Histogram;
 use super::budget::{Budget, Purse};
 use super::call::{Call, State};
 use super::classify::Classifier;
-use super::config::{Config, ConfigError};
+use super::config::{Config, ConfigError, Limits};
 use super::counters::Counters;
 use super::latency;
 use super::methods::Methods;
@@ -192,6 +192,17 @@ impl<P> Calls<P> {
         let (id, place) = self.policies.register(policy, classifier)?;
         self.methods.forget(place);
         Ok(id)
+    }
+
+    /// From now on these bound the copies of a policy's calls, those under way included.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first that is out of its range; nothing has changed then.
+    pub fn bound(&mut self, id: PolicyId, limits: Limits) -> Result<(), ConfigError> {
+        limits.validate()?;
+        self.policies.bound(id, limits);
+        Ok(())
     }
 
     /// From now on this says what the replies to a policy's calls are worth, those under way

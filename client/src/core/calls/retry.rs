@@ -8,15 +8,16 @@ use bowline_time::Instant;
 
 use super::Calls;
 use crate::core::budget::Token;
-use crate::core::call::{Call, Copied, MAX_ATTEMPTS, State};
+use crate::core::call::{Call, Copied, State};
 use crate::core::outcome::End;
 
 impl<P> Calls<P> {
     /// Sets when the call is tried again, if it may be, and a token is there for it.
     pub(super) fn plan_retry(&mut self, slot: u32, now: Instant) -> bool {
-        let Some(rule) = self.config.retry else { return false };
         let call = self.slots.get(slot);
-        if call.retries >= rule.most || !call.was_only_refused() {
+        let own = self.policies.limits(call.name).retry;
+        let Some(rule) = own.or(self.config.retry) else { return false };
+        if call.retries >= rule.most || !call.was_only_refused() || self.is_used_up(slot) {
             return false;
         }
         let span = (rule.first * (1 << call.retries)).min(rule.max);
@@ -72,13 +73,13 @@ impl<P> Calls<P> {
 }
 
 impl<P> Call<P> {
-    /// Servers refused or shed all of its copies, as too much or too fresh, and it may have one more.
+    /// Servers refused or shed all of its copies, as too much or too fresh.
     fn was_only_refused(&self) -> bool {
         let refused = matches!(
             self.held.map(|error| error.kind),
             Some(ErrorKind::Overloaded | ErrorKind::Shed | ErrorKind::Stale)
         );
-        refused && self.never_ran() && usize::from(self.len) < MAX_ATTEMPTS
+        refused && self.never_ran()
     }
 }
 

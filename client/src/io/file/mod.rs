@@ -37,6 +37,8 @@
 //!     deadline = "50ms"
 //!     max_staleness = "250ms"     # older replies are no results, nor those that do not say
 //!     replies = { retryable = [7], stale = [9] }  # of the service's own errors; others are final
+//!     max_attempts = 4            # copies of a call in all
+//!     retry = { most = 1 }        # in the place of the one above
 //!     tie = { stagger = "200us" }
 //!     hedge = { percentile = 0.95, min = "1ms", max = "20ms" }
 //!     budget = { fraction = 0.02 }            # besides the one for all methods

@@ -3,7 +3,9 @@ use std::time::Duration;
 use bowline_protocol::{Status, TrafficClass};
 
 use super::*;
-use crate::core::{AutoOff, Delay, EjectConfig, PickRule, Policy, RetryConfig, Stagger, Verdict};
+use crate::core::{
+    AutoOff, Delay, EjectConfig, Limits, PickRule, Policy, RetryConfig, Stagger, Verdict,
+};
 
 const REPLICA: &str = "[[replica]]\nid = 1\naddress = \"127.0.0.1:7000\"\n";
 
@@ -196,4 +198,15 @@ fn when_hedging_switches_itself_off_is_read_and_checked() {
     assert_eq!(rule("{ min_wins = 0.25, least_hedges = 7 }"), Some(given));
     let found = error(&hedge("{ max_errors = 2.0 }"));
     assert_eq!(found, "line 6: hedge.auto_off.max_errors is 2, but must be 0 to 1");
+}
+
+#[test]
+fn a_method_s_limits_are_read_and_checked() {
+    let config = read("[[method]]\nid = 3\nmax_attempts = 2\nretry = { most = 3 }\n");
+    let retry = Some(RetryConfig { most: 3, ..RetryConfig::default() });
+    assert_eq!(config.methods[0].1.limits, Limits { attempts: 2, retry });
+    let found = error("[[method]]\nid = 3\nmax_attempts = 9\n");
+    assert_eq!(found, "line 6: max_attempts is 9, but must be 1 to 8");
+    let found = error("[[method]]\nid = 3\nretry = { first = \"1ns\" }\n");
+    assert_eq!(found, "line 6: retry.first is 1ns, but must be 10 us to 60 s");
 }

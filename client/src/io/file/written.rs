@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::resolve::resolve;
 use super::span::Span;
 use crate::core::{
-    AutoOff, BudgetConfig, Candidate, Classifier, Config, Delay, EjectConfig, HedgePolicy,
+    AutoOff, BudgetConfig, Candidate, Classifier, Config, Delay, EjectConfig, HedgePolicy, Limits,
     Percentile, PickRule, Policy, RetryConfig, Stagger, TiePolicy, Verdict,
 };
 use crate::io::config::{Canary, MethodConfig, Replica};
@@ -151,6 +151,8 @@ pub(super) struct WrittenMethod {
     idempotent: bool,
     deadline: Option<Span>,
     max_staleness: Option<Span>,
+    max_attempts: Option<u8>,
+    retry: Option<WrittenRetry>,
     replies: Option<WrittenReplies>,
     tie: Option<WrittenTie>,
     pub(super) hedge: Option<WrittenHedge>,
@@ -302,6 +304,10 @@ impl WrittenMethod {
                 .replies
                 .as_ref()
                 .map_or(default.classifier, WrittenReplies::classifier),
+            limits: Limits {
+                attempts: self.max_attempts.unwrap_or(default.limits.attempts),
+                retry: self.retry.as_ref().map(WrittenRetry::config),
+            },
             budget: None,
             canary: canary.map(|it| Canary { policy: policy(it.tie, it.hedge), share: it.share }),
             shadow: Vec::new(),

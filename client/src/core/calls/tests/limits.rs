@@ -127,3 +127,33 @@ fn a_call_is_tied_and_hedged_only_among_replicas_that_allow_it() {
     assert!(world.ok(A, call, 0).is_some());
     assert_eq!(world.calls.counters().denied.not_allowed, 3);
 }
+
+#[test]
+fn a_call_has_no_more_copies_than_its_policy_allows() {
+    let mut world = World::new();
+    let three = crate::core::Limits { attempts: 3, ..Default::default() };
+    world.calls.bound(world.both, three).unwrap();
+    let call = world.start(world.both);
+    world.pass(STAGGER);
+    assert_eq!(world.sends.len(), 2, "a pair");
+    world.pass(HEDGE_DELAY);
+    assert_eq!(world.sends.len(), 3, "and a hedge");
+    for (n, replica) in [A, B].into_iter().enumerate() {
+        world.overloaded(replica, call, n as u16);
+        world.waits();
+    }
+    world.overloaded(C, call, 2);
+    assert_eq!(world.result(), Err(ErrorKind::Overloaded));
+    assert_eq!((world.sends.len(), world.calls.counters().denied.attempts), (3, 1));
+    world.at_rest();
+
+    let one = crate::core::Limits { attempts: 1, ..Default::default() };
+    world.calls.bound(world.both, one).unwrap();
+    world.sends.clear();
+    let call = world.start(world.both);
+    world.pass(HEDGE_DELAY);
+    assert_eq!(world.sends.len(), 1, "neither a pair nor a hedge");
+    world.overloaded(A, call, 0);
+    assert_eq!(world.result(), Err(ErrorKind::Overloaded));
+    world.at_rest();
+}

@@ -107,3 +107,17 @@ fn a_call_that_waits_for_its_retry_goes_at_once_to_a_replica_that_comes_and_has_
     assert_eq!(world.calls.counters().retries, 1);
     world.at_rest();
 }
+
+#[test]
+fn a_policy_may_have_a_rule_of_its_own() {
+    let mut world = retrying(BudgetConfig::default());
+    let own = RetryConfig { most: 1, first: MS(2), max: MS(2) };
+    let limits = crate::core::Limits { retry: Some(own), ..Default::default() };
+    world.calls.bound(world.none, limits).unwrap();
+    let call = refused(&mut world);
+    world.sends.clear();
+    world.pass(MS(3));
+    let (again, n, _) = world.sent();
+    assert!(world.ok(again, call, n).is_some(), "by the machine's rule it would still wait");
+    world.at_rest();
+}
