@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bowline_protocol::{
-    Assembly, Cancel, Cut, Features, Frame, OptionSet, Outbox, PayloadOf, Peer, Request, codec,
-    options,
+    Assembly, Cancel, CancelReason, Cut, Features, Frame, OptionSet, Outbox, PayloadOf, Peer,
+    Request, codec, options,
 };
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::payload::Payload;
@@ -94,7 +94,10 @@ impl Line {
     /// Sends a cancel. True if nothing of its copy's request had left: then neither does the
     /// cancel, and the copy is over.
     pub(super) fn cancel(&self, cancel: Cancel) -> bool {
-        self.assembly.borrow_mut().discard(cancel.attempt);
+        // A cancel that is relayed may come too late: then the reply that comes is the call's.
+        if cancel.reason == CancelReason::CallerDone {
+            self.assembly.borrow_mut().discard(cancel.attempt);
+        }
         let cut = self.outbox.borrow_mut().cut(cancel.attempt, PayloadOf::Request);
         if let Cut::Unsent(_) = cut {
             return true;
@@ -155,7 +158,9 @@ impl Line {
 mod tests {
     use std::rc::Rc;
 
-    use bowline_protocol::{Attempt, CancelReason, Cause, ClientId, Method, Seq, Takes};
+    use bowline_protocol::{
+        Arrived, Attempt, Cause, ClientId, Load, Method, Reply, Segment, Seq, Status, Takes, Twin,
+    };
     use bowline_runtime::net::{ListenOptions, TcpListener};
     use bowline_runtime::payload::Pool;
     use bowline_runtime::{Duration, Runtime, now};
@@ -173,8 +178,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn large_requests_are_handed_over_piece_by_piece_and_what_was_not_is_taken_back() {
+    /// Runs a line to nobody, which takes replies of up to a mebibyte.
+    fn with_line(test: impl FnOnce(&Line)) {
         Runtime::builder().build().unwrap().block_on(async {
             let any = "127.0.0.1:0".parse().unwrap();
             let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
@@ -183,7 +188,43 @@ mod tests {
             let takes = Takes { frame: 1 << 20, payload: 8 << 20 };
             let features = Features::OPTIONS.with(Features::SEGMENTS);
             let assembly = Assembly::new(1 << 20, 1 << 20);
-            let line = Line::new(stream, Peer { takes, features }, assembly, usize::MAX);
+            test(&Line::new(stream, Peer { takes, features }, assembly, usize::MAX));
+        });
+    }
+
+    #[test]
+    fn a_reply_that_is_under_way_survives_a_cancel_that_is_relayed_and_no_other() {
+        with_line(|line| {
+            let pool = Rc::new(Pool::default());
+            for (seq, by_caller) in [(1, false), (2, true)] {
+                let attempt = request(seq).attempt;
+                let reply =
+                    Reply { attempt, status: Status::Ok, executed: true, load: Load::default() };
+                let opening = OptionSet::NONE.opening(8);
+                let mut assembly = line.assembly.borrow_mut();
+                let arrived =
+                    assembly.open_reply(reply, &opening.as_options(), b"half", pool.empty(8));
+                assert!(matches!(arrived, Ok(Arrived::UnderWay)));
+                drop(assembly);
+                let reason = match by_caller {
+                    true => CancelReason::CallerDone,
+                    false => CancelReason::TwinStarted { by: Twin::default() },
+                };
+                line.cancel(Cancel { attempt, reason, lifetime: Duration::ZERO });
+                let segment = Segment { attempt, of: PayloadOf::Reply, offset: 4 };
+                let rest = line.assembly.borrow_mut().segment(&segment, b"half", now());
+                match rest.unwrap() {
+                    Arrived::Reply(_, _, payload) => assert_eq!(&payload[..], b"halfhalf"),
+                    Arrived::Discarded(_) => assert!(by_caller, "its call may wait for it"),
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn large_requests_are_handed_over_piece_by_piece_and_what_was_not_is_taken_back() {
+        with_line(|line| {
             let payload = Rc::new(Pool::default()).copy(&vec![7; 8 << 20]);
             assert!(line.request(request(1), &OptionSet::NONE, &payload, now()));
             assert!(line.request(request(2), &OptionSet::NONE, &payload, now()));
