@@ -39,6 +39,9 @@ impl<P> Calls<P> {
     /// A replica was connected. If it has not refused the call, that goes there now, and may still be
     /// tried again later, should it be refused there, too; the token stays with the call.
     pub(super) fn forgo_retry(&mut self, slot: u32, now: Instant) {
+        if self.is_overdue(slot, now) {
+            return;
+        }
         let Some(place) = self.pick_other(slot, now) else { return };
         self.leave_line(slot);
         self.slots.get_mut(slot).retries -= 1;

@@ -31,15 +31,24 @@ impl<P> Calls<P> {
         }
     }
 
-    /// Does what is due for a call that waits.
-    fn wake(&mut self, slot: u32, now: Instant) {
+    /// Whether the call's time is over; then it has failed.
+    pub(super) fn is_overdue(&mut self, slot: u32, now: Instant) -> bool {
         let call = self.slots.get(slot);
         if now >= call.deadline {
             self.blame(slot, now);
             let done = self.fail_with(slot, ErrorKind::DeadlineExceeded, now);
             self.effects.push_back(Pending::Done(done));
+            return true;
+        }
+        false
+    }
+
+    /// Does what is due for a call that waits.
+    fn wake(&mut self, slot: u32, now: Instant) {
+        if self.is_overdue(slot, now) {
             return;
         }
+        let call = self.slots.get(slot);
         if call.is_stranded() {
             return self.rescue(slot, now);
         }

@@ -33,6 +33,21 @@ fn a_call_beyond_the_credit_waits_for_more() {
 }
 
 #[test]
+fn room_that_comes_in_the_turn_after_its_deadline_is_of_no_use_to_a_call() {
+    let mut world = narrow();
+    let first = world.start(world.none);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    world.start(world.none);
+    assert!(world.ok(A, first, 0).is_some());
+    // A busy loop hears of it together with the time.
+    world.calls.on_credit(A, Credit { requests: 2, bytes: 200 });
+    world.pass(Duration::from_secs(3600));
+    world.nothing_sent();
+    assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
+    world.at_rest();
+}
+
+#[test]
 fn a_copy_that_is_taken_back_leaves_its_credit_to_a_call_that_waits() {
     let mut world = narrow();
     let first = world.start(world.none);
