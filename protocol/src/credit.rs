@@ -99,6 +99,14 @@ impl Granter {
         self.returned.bytes = self.returned.bytes.saturating_add(credit.bytes);
     }
 
+    /// What came and was not given back yet.
+    pub const fn under_way(&self) -> Credit {
+        Credit {
+            requests: self.came.requests - self.returned.requests,
+            bytes: self.came.bytes - self.returned.bytes,
+        }
+    }
+
     /// Once that is given back, too, there will be credit to send.
     pub fn would_grant(&self, credit: Credit) -> bool {
         let mut then = *self;

@@ -43,6 +43,7 @@ mod histograms;
 mod index;
 mod keyed;
 mod keys;
+mod ledger;
 mod overload;
 mod room;
 mod shares;
@@ -77,6 +78,7 @@ pub use histograms::{Histograms, MethodTimes};
 #[cfg(feature = "io")]
 pub(crate) use keyed::OTHER_USE;
 pub use keys::KeyLimits;
+pub use ledger::Ledger;
 pub use overload::Overload;
 pub use slots::Adaptive;
 pub use stats::Stats;

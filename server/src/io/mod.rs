@@ -22,7 +22,6 @@ mod drain;
 mod exposed;
 mod farewell;
 mod handler;
-mod ledger;
 mod mesh;
 pub mod once;
 mod pace;

@@ -19,7 +19,7 @@ use bowline_runtime::net::{Shutdown, TcpStream};
 use bowline_runtime::{JoinHandle, Notify, now, spawn};
 
 use super::answer::Letter;
-use super::ledger::Ledger;
+use crate::core::Ledger;
 
 /// Longer replies go out in pieces of so many bytes, if the other side understands that. Checksum
 /// and copy of one take some 10 us.

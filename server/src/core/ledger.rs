@@ -1,11 +1,13 @@
 //! Credit of one connection: charged when a request comes, given back when the kernel has the frame
 //! that ends it. So a client that does not read runs dry before this side's memory does.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use bowline_protocol::{Credit, CreditError, Granter};
 
-pub(super) struct Ledger {
+/// What a client was granted on a connection, and what of it is owed back.
+#[derive(Debug)]
+pub struct Ledger {
     granter: Granter,
     /// Bytes that were ever queued for the client.
     queued: u64,
@@ -18,34 +20,38 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Allows so much to be under way, while `backlog` bytes wait that came before.
-    pub(super) const fn new(window: Credit, backlog: usize) -> Ledger {
+    pub const fn new(window: Credit, backlog: usize) -> Ledger {
         let owed_sum = Credit { requests: 0, bytes: 0 };
         let granter = Granter::new(window);
         Ledger { granter, queued: backlog as u64, owed: VecDeque::new(), owed_sum }
     }
 
     /// What the client may still send.
-    pub(super) const fn left(&self) -> Credit {
+    pub const fn left(&self) -> Credit {
         self.granter.left()
     }
 
     /// What the ends of requests give back that the kernel does not have yet.
-    pub(super) const fn owed(&self) -> Credit {
+    pub const fn owed(&self) -> Credit {
         self.owed_sum
     }
 
     /// A request came, with so many bytes.
-    pub(super) const fn charge(&mut self, bytes: usize) -> Result<(), CreditError> {
+    ///
+    /// # Errors
+    ///
+    /// [`CreditError`]: it was not granted.
+    pub const fn charge(&mut self, bytes: usize) -> Result<(), CreditError> {
         self.granter.on_request(bytes)
     }
 
     /// So many bytes were queued for the client.
-    pub(super) const fn queue(&mut self, bytes: usize) {
+    pub const fn queue(&mut self, bytes: usize) {
         self.queued += bytes as u64;
     }
 
     /// What was queued last ends a request, which had so many bytes.
-    pub(super) fn owe(&mut self, bytes: usize) {
+    pub fn owe(&mut self, bytes: usize) {
         self.owed_sum.requests += 1;
         self.owed_sum.bytes += bytes as u64;
         match self.owed.back_mut() {
@@ -57,13 +63,18 @@ impl Ledger {
         }
     }
 
+    /// What came and was not given back: all of it is owed, or has not ended.
+    pub const fn under_way(&self) -> Credit {
+        self.granter.under_way()
+    }
+
     /// There is credit to grant as soon as the kernel has all that is queued.
-    pub(super) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         self.granter.would_grant(self.owed_sum)
     }
 
     /// All but `backlog` bytes are with the kernel. Returns what is to be granted, if it is time.
-    pub(super) fn settle(&mut self, backlog: usize) -> Option<Credit> {
+    pub fn settle(&mut self, backlog: usize) -> Option<Credit> {
         let written = self.queued - (backlog as u64).min(self.queued);
         while let Some(&(at, credit)) = self.owed.front()
             && at <= written
