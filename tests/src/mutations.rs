@@ -22,6 +22,16 @@ impl Mutation {
     pub fn is_in_a_shell(&self) -> bool {
         self.file.starts_with("runtime/") || self.file.contains("/io/")
     }
+
+    /// The crate that it is in.
+    pub fn package(&self) -> &'static str {
+        match self.file.split('/').next() {
+            Some("client") => "bowline-client",
+            Some("protocol") => "bowline-protocol",
+            Some("runtime") => "bowline-runtime",
+            _ => "bowline-server",
+        }
+    }
 }
 
 const fn mutation(
@@ -65,6 +75,9 @@ const FRESH: &str = "server/src/core/fresh.rs";
 const SENDING: &str = "runtime/src/net/sending.rs";
 const RECEIVING: &str = "runtime/src/net/receiving.rs";
 const CONNECTION: &str = "server/src/io/connection.rs";
+const LEDGER: &str = "server/src/core/ledger.rs";
+const OUTBOX: &str = "protocol/src/outbox.rs";
+const ASSEMBLY: &str = "protocol/src/assembly.rs";
 
 /// All of them.
 pub const MUTATIONS: &[Mutation] = &[
@@ -571,6 +584,60 @@ pub const MUTATIONS: &[Mutation] = &[
         CONFIG,
         "        if usize::from(class) < self.shares.len() { class } else { 0 }",
         "        class.min(self.shares.len() as u8 - 1)",
+    ),
+    mutation(
+        "a key across two stores is held to be one",
+        ARRIVE,
+        "known.rule.keyed && self.config.shared_results && options.key.is_some();",
+        "known.rule.keyed && options.key.is_some();",
+    ),
+    mutation(
+        "who waits for a key's result is answered with nothing",
+        BY_KEY,
+        "            self.answer_waiting(index, status, result.clone(), now);",
+        "            self.answer_waiting(index, status, Arc::from(&[][..]), now);",
+    ),
+    mutation(
+        "a copy that ended without a reply keeps its credit",
+        END,
+        "        self.effects.notices.push_back((conn, Notice::Ended(ended), Some(bytes)));",
+        "        let _ = bytes;\n        self.effects.notices.push_back((conn, Notice::Ended(ended), None));",
+    ),
+    mutation(
+        "credit is given back twice",
+        LEDGER,
+        "            self.granter.give_back(credit);",
+        "            self.granter.give_back(credit);\n            self.granter.give_back(credit);",
+    ),
+    mutation(
+        "what was taken back before it left is sent nevertheless",
+        OUTBOX,
+        "        let Some(sending) = at.and_then(|at| self.sending.remove(at)) else {",
+        "        let Some(sending) =\n            at.and_then(|at| self.sending.remove(at).filter(|it| it.done.is_some()))\n        else {",
+    ),
+    mutation(
+        "segments of a payload that was given up end the connection",
+        ASSEMBLY,
+        "            return Ok(Arrived::Skipped);",
+        "            let (expected, found) = (0, segment.offset);\n            return Err(AssemblyError::Gap { attempt, expected, found });",
+    ),
+    mutation(
+        "a request has as much time when it is whole as when it began to come",
+        ASSEMBLY,
+        "                let remaining = request.remaining.saturating_sub(now - self.opened);",
+        "                let remaining = request.remaining + (now - now);",
+    ),
+    mutation(
+        "the piece of a payload that comes last goes before the others",
+        ASSEMBLY,
+        "        memory.extend_from_slice(bytes);",
+        "        memory.splice(..0, bytes.iter().copied());",
+    ),
+    mutation(
+        "a call whose time is over is sent when there is room",
+        STRAND,
+        "        if self.is_overdue(slot, now) {",
+        "        if self.is_overdue(slot, now) && false {",
     ),
 ];
 

@@ -6,11 +6,12 @@ use core::time::Duration;
 use bowline_client::core::{
     BudgetConfig, Delay, HedgePolicy, Percentile, PickRule, Policy, RetryConfig, Stagger, TiePolicy,
 };
-use bowline_protocol::LinkConfig;
+use bowline_protocol::{Credit, LinkConfig};
+use bowline_server::core::KeyLimits;
 
 use crate::kernel::rng::Rng;
 use crate::kernel::span::{Nanos, Span};
-use crate::world::{Class, Fault, Look, Scenario, ServerSetup, Service, What};
+use crate::world::{Class, Fault, KeyUse, Look, Scenario, ServerSetup, Service, What, Wires};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
@@ -47,6 +48,7 @@ pub fn wild(seed: u64) -> Scenario {
         first: Duration::from_nanos(rng.between(10 * US, 10 * MS)),
         max: Duration::from_millis(20),
     });
+    furnish(&mut scenario, false);
     let faults = rng.below(6);
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     scenario.faults = (0..faults).map(|_| fault(&mut rng, &scenario, span)).collect();
@@ -75,6 +77,7 @@ pub fn gentle(seed: u64) -> Scenario {
         .collect();
     scenario.budget = BudgetConfig { outstanding: 4096, burst: 4096, ..budget(&mut rng) };
     scenario.nothing_fails = true;
+    furnish(&mut scenario, true);
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     if rng.chance(800) {
         let fault = fault(&mut rng, &scenario, span);
@@ -120,6 +123,58 @@ fn sized(rng: &mut Rng, seed: u64) -> Scenario {
     }
 }
 
+/// What goes over the wires, in which classes, and what of it is to be done once: every few worlds
+/// have something of each. In a gentle world it is such that no call need fail.
+fn furnish(scenario: &mut Scenario, gentle: bool) {
+    let mut rng = Rng::labelled(scenario.seed, 102);
+    if rng.chance(400) {
+        scenario.wires = wires(&mut rng, gentle);
+    }
+    if rng.chance(300) {
+        let classes = rng.between(2, 4);
+        scenario.shares = (0..classes).map(|_| rng.pick(&[1, 1, 2, 5])).collect();
+        // One class more than there are: its calls count as those of the first.
+        scenario.classes.iter_mut().for_each(|class| class.traffic = rng.between(0, classes) as u8);
+        if scenario.classes.len() == 1 {
+            scenario.classes.push(Class { traffic: 1, ..scenario.classes[0] });
+        }
+    }
+    if rng.chance(300) {
+        let few = KeyLimits { results: rng.below(3) as u32, ..KeyLimits::default() };
+        scenario.keys = if rng.chance(300) { few } else { KeyLimits::default() };
+        scenario.shared_results = gentle || rng.chance(500);
+        for class in &mut scenario.classes {
+            if rng.chance(400) {
+                continue;
+            }
+            let misused_permille = if gentle { 0 } else { rng.pick(&[0, 0, 100]) };
+            class.key = Some(KeyUse { keys: rng.between(1, scenario.calls), misused_permille });
+        }
+    }
+}
+
+fn wires(rng: &mut Rng, gentle: bool) -> Wires {
+    let segment = rng.pick(&[64, 200]);
+    let span = |rng: &mut Rng| Span::Bimodal {
+        short: 16,
+        long: segment * rng.between(2, 12),
+        long_permille: rng.pick(&[0, 100, 500]),
+    };
+    let (request, reply) = (span(rng), span(rng));
+    let window = rng.pick(&[segment, 4 * segment, 1 << 14]);
+    let bytes = 24 * segment * rng.pick(&[1, 4]);
+    let credit = Credit { requests: rng.pick(&[1, 3, 10]), bytes };
+    Wires {
+        request,
+        reply,
+        segment: segment as u32,
+        window: Some(window as usize),
+        // The least takes one of the largest.
+        requests_bytes: if gentle { 1 << 20 } else { rng.pick(&[12 * segment as usize, 1 << 20]) },
+        credit: rng.chance(700).then_some(credit),
+    }
+}
+
 fn mean_service(rng: &mut Rng) -> Nanos {
     rng.pick(&[50 * US, 200 * US, MS, 3 * MS])
 }
@@ -147,6 +202,7 @@ fn class(rng: &mut Rng, service: Nanos) -> Class {
         policy: policy(rng, service),
         idempotent: rng.chance(750),
         cancelled_permille: rng.pick(&[0, 0, 100]),
+        ..Class::plain()
     }
 }
 

@@ -10,8 +10,9 @@ use bowline_tests::mutations::{MUTATIONS, Mutation};
 use clap::Parser;
 
 /// Puts deliberate bugs into a copy of the project, one at a time, and lets the simulated worlds
-/// find each: first by seeds, then by the tests; those in a shell by whole shells on the simulated
-/// driver. Prints a table of what caught each, after how many seeds. Fails if one survives.
+/// find each: first by seeds, then by the tests of the worlds, then by the mutated crate's own;
+/// those in a shell by whole shells on the simulated driver. Prints a table of what caught each,
+/// after how many seeds. One that hangs is caught, too. Fails if one survives.
 #[derive(Parser)]
 struct Options {
     /// Only mutations whose name contains this.
@@ -27,8 +28,12 @@ struct Options {
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// A program that runs longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// A build that takes longer than this hangs, on any machine.
+const BUILD: Duration = Duration::from_secs(1800);
+/// The same for a search, which ends by itself after 400 s.
+const SEARCH: Duration = Duration::from_secs(500);
+/// The same for tests, of which none takes a minute.
+const TESTS: Duration = Duration::from_secs(180);
 
 /// What caught a mutation.
 enum Caught {
@@ -110,24 +115,23 @@ fn try_one(mutation: &Mutation, copy: &Path, options: &Options) -> Result<Caught
     fs::write(&file, source.replace(mutation.find, mutation.replace))?;
     let result = match mutation.is_in_a_shell() {
         true => run_shells(copy, options),
-        false => catch(copy, options),
+        false => catch(mutation, copy, options),
     };
     fs::write(&file, source)?;
     result
 }
 
-fn catch(copy: &Path, options: &Options) -> Result<Caught> {
+fn catch(mutation: &Mutation, copy: &Path, options: &Options) -> Result<Caught> {
     let build = cargo(copy, options, &["build", "-p", "bowline-tests", "--bin", "explore"])?;
     if !build.ok {
-        let error = build.output.lines().find(|line| line.starts_with("error"));
-        return Ok(Caught::Unbuildable(error.unwrap_or("cargo failed").to_owned()));
+        return Ok(Caught::Unbuildable(first_error(&build)));
     }
     let seeds = options.seeds.to_string();
     let explore = fs::canonicalize(&options.dir)?.join("build/debug/explore");
     let mut search = Command::new(explore);
     // One thread takes them in their order.
     search.args(["--seeds", &seeds, "--for", "400s", "--threads", "1"]);
-    let found = finish(search)?;
+    let found = finish(search, SEARCH)?;
     if found.hangs {
         return Ok(Caught::Hang);
     }
@@ -138,35 +142,51 @@ fn catch(copy: &Path, options: &Options) -> Result<Caught> {
         let rule = words.nth(1).unwrap_or("it crashed");
         return Ok(Caught::Seed(rule.to_owned(), seed + 1));
     }
-    let test =
-        ["test", "-p", "bowline-tests", "--test", "simulated", "--", "rules::", "exhaustive::"];
-    let tests = cargo(copy, options, &test)?;
-    if tests.ok {
-        return Ok(Caught::No);
+    let worlds = ["-p", "bowline-tests", "--test", "simulated"];
+    match tests(copy, options, &worlds, &["rules::", "exhaustive::"])? {
+        // The worlds can't tell: the crate's own tests may.
+        Caught::No => tests(copy, options, &["-p", mutation.package(), "--lib"], &[]),
+        caught => Ok(caught),
     }
-    let failed = |line: &&str| line.starts_with("test ") && line.ends_with("FAILED");
-    let name = tests.output.lines().find(failed).and_then(|line| line.split(' ').nth(1));
-    Ok(name.map_or(Caught::Hang, |name| Caught::Test(name.to_owned())))
 }
 
 /// Whole shells on the simulated driver.
 fn run_shells(copy: &Path, options: &Options) -> Result<Caught> {
-    let build =
-        cargo(copy, options, &["test", "-p", "bowline-tests", "--test", "shells", "--no-run"])?;
+    tests(copy, options, &["-p", "bowline-tests", "--test", "shells"], &[])
+}
+
+/// Builds one program of tests, and runs those of its tests whose names contain one of these.
+fn tests(copy: &Path, options: &Options, which: &[&str], names: &[&str]) -> Result<Caught> {
+    let build = cargo(copy, options, &[&["test", "--no-run"], which].concat())?;
     if !build.ok {
-        let error = build.output.lines().find(|line| line.starts_with("error"));
-        return Ok(Caught::Unbuildable(error.unwrap_or("cargo failed").to_owned()));
+        return Ok(Caught::Unbuildable(first_error(&build)));
     }
-    let run = cargo(copy, options, &["test", "-p", "bowline-tests", "--test", "shells"])?;
+    // Cargo would run it, too; but who ends cargo does not end what it runs.
+    let told = build.output.lines().find(|line| line.trim_start().starts_with("Executable"));
+    let path = told.and_then(|line| line.rsplit_once('(')?.1.strip_suffix(')'));
+    let path = path.ok_or("cargo did not say where the tests are")?;
+    let mut program = Command::new(path);
+    program.current_dir(copy.join("tests")).args(names);
+    let run = finish(program, TESTS)?;
     if run.ok {
         return Ok(Caught::No);
     }
     let number = |line: &str| line.strip_prefix("again with BOWLINE_SEED=")?.parse::<u64>().ok();
-    Ok(match run.output.lines().find_map(number) {
-        Some(seed) => Caught::Seed("whole shells".to_owned(), seed + 1),
+    if let Some(seed) = run.output.lines().find_map(number) {
+        return Ok(Caught::Seed("whole shells".to_owned(), seed + 1));
+    }
+    let failed = |line: &&str| line.starts_with("test ") && line.ends_with("FAILED");
+    let name = run.output.lines().find(failed).and_then(|line| line.split(' ').nth(1));
+    Ok(match name {
+        Some(name) => Caught::Test(name.to_owned()),
         None if run.hangs => Caught::Hang,
-        None => Caught::Test("shells".to_owned()),
+        None => Caught::Test("a crash of its tests".to_owned()),
     })
+}
+
+fn first_error(build: &Finished) -> String {
+    let error = build.output.lines().find(|line| line.starts_with("error"));
+    error.unwrap_or("cargo failed").to_owned()
 }
 
 /// What a program said and how it ended.
@@ -180,11 +200,11 @@ fn cargo(copy: &Path, options: &Options, arguments: &[&str]) -> Result<Finished>
     let mut cargo = Command::new(env!("CARGO"));
     let target = fs::canonicalize(&options.dir)?.join("build");
     cargo.current_dir(copy).env("CARGO_TARGET_DIR", target).args(arguments);
-    finish(cargo)
+    finish(cargo, BUILD)
 }
 
 /// Runs a program to its end, or to the end of our patience.
-fn finish(mut command: Command) -> Result<Finished> {
+fn finish(mut command: Command, patience: Duration) -> Result<Finished> {
     let out = tempfile()?;
     command.stdout(Stdio::from(out.0.try_clone()?)).stderr(Stdio::from(out.0));
     let mut child = command.spawn()?;
@@ -193,7 +213,7 @@ fn finish(mut command: Command) -> Result<Finished> {
         if let Some(status) = child.try_wait()? {
             break (status.success(), false);
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > patience {
             child.kill()?;
             child.wait()?;
             break (false, true);

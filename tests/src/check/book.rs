@@ -1,12 +1,12 @@
 //! The true story of every call: what each copy went through, as seen from outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_protocol::{Attempt, Cancel, CancelReason, Frame, How, Request, Status, Twin};
+use bowline_protocol::{Attempt, Cancel, CancelReason, Cause, Frame, How, Request, Status, Twin};
 use bowline_time::Instant;
 
 use crate::check::rule::{Broken, Rule};
-use crate::check::story::{Call, Copy, Heard, Outcome, There, Way};
+use crate::check::story::{Call, Copy, Heard, Homes, Outcome, There, Way};
 use crate::check::verdict::{
     Said, is_early, is_forgotten, judge_cancels, judge_end, judge_losers, judge_outcome,
     judge_send, settled,
@@ -18,12 +18,25 @@ use crate::kernel::timeline::Topic;
 /// A call's name: its client and its number.
 type CallName = (u64, u64);
 
+/// A call that begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// When it has to be done, in the world's time.
+    pub deadline: Nanos,
+    /// Its caller says that it may run twice.
+    pub idempotent: bool,
+    /// What it has to bring about once.
+    pub key: Option<u128>,
+}
+
 /// The story of all calls of a world, and the judge of it.
 #[derive(Debug, Default)]
 pub struct Book {
     calls: BTreeMap<CallName, Call>,
     touched: Vec<CallName>,
     running: BTreeMap<Host, u32>,
+    /// Effects that were had, by store and key.
+    effects: BTreeSet<(u16, u128)>,
     /// Starts beyond the first of a call, by client.
     extra_starts: BTreeMap<u64, u64>,
     /// Cancels of twins sent in this turn of a server: by whom, and whom they name.
@@ -32,6 +45,7 @@ pub struct Book {
     now: Nanos,
     open: usize,
     retries: bool,
+    homes: Homes,
     /// Copies that were started, in all.
     pub starts: u64,
     /// Copies that were sent, in all.
@@ -56,8 +70,8 @@ const fn topic(name: CallName) -> Topic {
 
 impl Book {
     /// An empty book; `retries` says whether calls that every server refused may be tried again.
-    pub fn new(retries: bool) -> Book {
-        Book { retries, ..Book::default() }
+    pub fn new(retries: bool, homes: Homes) -> Book {
+        Book { retries, homes, ..Book::default() }
     }
 
     /// The first rule that was broken, if any.
@@ -94,12 +108,25 @@ impl Book {
         }
     }
 
-    /// A caller makes a call; `deadline` is in the world's time.
-    pub fn began(&mut self, host: Host, client: u64, seq: u64, deadline: Nanos, idempotent: bool) {
+    /// A caller makes a call.
+    pub fn began(&mut self, host: Host, (client, seq): CallName, begun: Begun) {
+        let Begun { deadline, idempotent, key } = begun;
         let retried = self.retries;
         let (copies, done, touched) = (Vec::new(), None, false);
         let news = self.now;
-        let call = Call { host, deadline, idempotent, retried, copies, done, news, touched };
+        let effect_in = None;
+        let call = Call {
+            host,
+            deadline,
+            idempotent,
+            key,
+            effect_in,
+            retried,
+            copies,
+            done,
+            news,
+            touched,
+        };
         if self.calls.insert((client, seq), call).is_some() {
             let topic = topic((client, seq));
             self.accuse(Rule::FreshNumbers, Some(topic), "a call's number was used twice");
@@ -119,7 +146,7 @@ impl Book {
         if call.may_be_retried(request, server, self.now) {
             call.forgive_refusals();
         }
-        let verdict = judge_send(call, request, server, until, self.now);
+        let verdict = judge_send(call, request, server, self.homes, until, self.now);
         call.copies.push(Copy {
             request: *request,
             wire,
@@ -133,6 +160,7 @@ impl Book {
             wire_gone: false,
             caller_done_sent: false,
             forgiven: false,
+            by_key: false,
         });
         if let Some((rule, how)) = verdict {
             self.blame(rule, attempt, how);
@@ -164,14 +192,60 @@ impl Book {
         }
     }
 
-    /// A request arrived at its server's machine; it may start until then, by the server's clock
-    /// and by the world's.
-    pub fn arrived(&mut self, attempt: Attempt, until: (Instant, Nanos)) {
+    /// A copy was taken back before any of it had left.
+    pub fn cut(&mut self, attempt: Attempt) {
+        self.touch(name(attempt));
+        if let Some(copy) = self.copy(attempt) {
+            copy.there = There::Ended;
+            copy.heard = Some(Heard::Withdrawn);
+        }
+        self.is_news(name(attempt));
+    }
+
+    /// The beginning of a request arrived; it may start until then, by the server's clock and by
+    /// the world's.
+    pub fn opened(&mut self, attempt: Attempt, until: (Instant, Nanos)) {
         if let Some(copy) = self.copy(attempt)
             && copy.there == There::UnderWay
         {
+            copy.there = There::Arriving;
+            copy.until = Some(until);
+        }
+    }
+
+    /// A request arrived whole at its server's machine; the same of its time.
+    pub fn arrived(&mut self, attempt: Attempt, until: (Instant, Nanos)) {
+        let Some(copy) = self.copy(attempt) else { return };
+        let opened = copy.until;
+        if matches!(copy.there, There::UnderWay | There::Arriving) {
             copy.there = There::Queued;
             copy.until = Some(until);
+        }
+        if opened.is_some_and(|opened| until.1 > opened.1.max(self.now)) {
+            let how = "has more time when it is there whole than when it began to come";
+            self.blame(Rule::StartsInTime, attempt, how);
+        }
+    }
+
+    /// A copy is answered with what another copy with its key was answered.
+    pub fn answered_by_key(&mut self, attempt: Attempt) {
+        if let Some(copy) = self.copy(attempt) {
+            copy.by_key = true;
+        }
+    }
+
+    /// A handler had an effect in a store of results.
+    pub fn had_effect(&mut self, store: u16, attempt: Attempt) {
+        let Some(call) = self.calls.get_mut(&name(attempt)) else { return };
+        let before = call.effect_in.replace(store);
+        let elsewhere = !call.idempotent && before.is_some_and(|before| before != store);
+        if call.key.is_some_and(|key| !self.effects.insert((store, key))) {
+            let how = "had an effect that its key had had in this store";
+            self.blame(Rule::EffectsOnceInAStore, attempt, how);
+        }
+        if elsewhere {
+            let how = "had an effect, which its call had had in another store";
+            self.blame(Rule::EffectsOnceInAStore, attempt, how);
         }
     }
 
@@ -210,6 +284,15 @@ impl Book {
         }
     }
 
+    /// A server starts a copy of a method of which it knows whether it may run beside another.
+    pub fn starts_beside(&mut self, request: &Request, harmless: bool) {
+        let beside = request.tie.is_some() || request.cause == Cause::Hedge;
+        if beside && !harmless {
+            let how = "was started beside another, and shares no store of results with it";
+            self.blame(Rule::BesideAnotherOnlyUnharmed, request.attempt, how);
+        }
+    }
+
     /// A server starts a copy.
     pub fn started(&mut self, server: Host, attempt: Attempt, slots: u32, now: Instant) {
         self.starts += 1;
@@ -229,7 +312,9 @@ impl Book {
                 Some((Rule::CancelBeatsStart, "was started although its cancel had arrived"))
             }
             There::Queued => None,
-            There::UnderWay => Some((Rule::StartsOnce, "was started before it arrived")),
+            There::UnderWay | There::Arriving => {
+                Some((Rule::StartsOnce, "was started before it arrived"))
+            }
             There::Running => Some((Rule::StartsOnce, "was started twice")),
             There::Ended => Some((Rule::StartsOnce, "was started after its end")),
             There::Lost => Some((Rule::StartsOnce, "was started after its connection was gone")),
@@ -248,7 +333,7 @@ impl Book {
         let call = &self.calls[&name(attempt)];
         let starts = call.copies.iter().filter(|copy| copy.started).count();
         *self.extra_starts.entry(attempt.client.0).or_default() += u64::from(starts > 1);
-        if !call.idempotent && starts > 1 {
+        if !call.idempotent && call.key.is_none() && starts > 1 {
             let how = "was started, the second start of a call that is not idempotent";
             self.blame(Rule::StartsOnceUnlessIdempotent, attempt, how);
         }
@@ -352,7 +437,8 @@ impl Book {
 
     /// A server's machine knows that a wire is gone: it drops the copies that came on it.
     pub fn server_lost_wire(&mut self, wire: Wire) {
-        let there = |copy: &Copy| matches!(copy.there, There::Queued | There::Running);
+        let there =
+            |copy: &Copy| matches!(copy.there, There::Arriving | There::Queued | There::Running);
         self.for_copies(|copy| copy.wire == wire && there(copy), |copy| copy.there = There::Lost);
     }
 
@@ -442,7 +528,7 @@ impl Book {
             call.touched = false;
             let verdict = if call.done.is_some() {
                 judge_losers(call)
-            } else if is_forgotten(call, connected) {
+            } else if is_forgotten(call, connected, self.homes) {
                 Some((Rule::NeverForgotten, "the call waits, and no copy is alive".to_owned()))
             } else {
                 judge_cancels(call)
@@ -468,10 +554,12 @@ impl Book {
 
     /// Copies that arrived and of which nothing was heard, though everything has come to rest.
     pub fn judge_rest(&mut self) {
-        let silent =
-            self.calls.values().flat_map(|call| &call.copies).find(|copy| {
-                matches!(copy.there, There::Queued | There::Running) && !copy.wire_gone
-            });
+        let here = [There::Arriving, There::Queued, There::Running];
+        let silent = self
+            .calls
+            .values()
+            .flat_map(|call| &call.copies)
+            .find(|copy| here.contains(&copy.there) && !copy.wire_gone);
         if let Some(copy) = silent {
             let attempt = copy.request.attempt;
             self.blame(Rule::EndsOnce, attempt, "was accepted and never ended");

@@ -4,10 +4,12 @@
 //! never its insides, so that no machine can be right by its own account only.
 
 mod book;
+mod fair;
 mod rule;
 mod story;
 mod verdict;
 
-pub use book::Book;
+pub use book::{Begun, Book};
+pub(crate) use fair::Fair;
 pub use rule::{Broken, Rule};
-pub use story::{Outcome, Way};
+pub use story::{Homes, Outcome, Way};

@@ -64,6 +64,22 @@ pub enum Rule {
     NothingLeft,
     /// After the last fault everything resolves, and new calls are served.
     Recovers,
+    /// Payloads arrive as they were sent, whatever pieces they came in.
+    PayloadsArriveWhole,
+    /// A client sends no more than it was granted.
+    WithinCredit,
+    /// While several traffic classes have copies waiting, each gets its share of the starts.
+    ClassesGetTheirShare,
+    /// A core runs one copy of a key at a time, and none once one has succeeded; those that came
+    /// meanwhile or later are told what that one was told.
+    RunsOnceForItsKey,
+    /// What is asked for under a key has its effect once in each store of results.
+    EffectsOnceInAStore,
+    /// A key that was used for something else brings no effect, and no success.
+    KeysMeanOneThing,
+    /// A copy beside another starts only where running twice does no harm, or where both share the
+    /// store of results.
+    BesideAnotherOnlyUnharmed,
     /// Machines understand every frame that the other sends.
     SpeaksTheProtocol,
 }

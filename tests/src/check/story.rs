@@ -32,6 +32,8 @@ pub enum Way {
 pub(super) enum There {
     /// It has not arrived.
     UnderWay,
+    /// Its beginning has arrived.
+    Arriving,
     /// Arrived; the server has not said anything about it, nor started it.
     Queued,
     /// Its handler runs.
@@ -64,6 +66,8 @@ pub(super) struct Copy {
     pub(super) caller_done_sent: bool,
     /// It was refused before its call was tried again: that counts no more.
     pub(super) forgiven: bool,
+    /// It was answered with what another copy with its key was answered.
+    pub(super) by_key: bool,
 }
 
 /// The frame that ended a copy, as the client heard it.
@@ -102,11 +106,31 @@ impl Copy {
     }
 }
 
+/// Where servers keep the results of keyed methods: all in one store, or each process in its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Homes {
+    /// There is one store.
+    pub shared: bool,
+    /// How many hosts each process has.
+    pub cores: usize,
+}
+
+impl Homes {
+    /// The store of a server.
+    const fn of(self, server: Host) -> usize {
+        if self.shared { 0 } else { server.0 / self.cores }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) host: Host,
     pub(super) deadline: Nanos,
     pub(super) idempotent: bool,
+    /// What it has to bring about once.
+    pub(super) key: Option<u128>,
+    /// The store in which it had its effect last.
+    pub(super) effect_in: Option<u16>,
     /// It may be tried again when every server has refused it.
     pub(super) retried: bool,
     pub(super) copies: Vec<Copy>,
@@ -133,6 +157,14 @@ impl Call {
     pub(super) fn forgive_refusals(&mut self) {
         let refused = |copy: &&mut Copy| copy.heard == Some(Heard::Refused);
         self.copies.iter_mut().filter(refused).for_each(|copy| copy.forgiven = true);
+    }
+
+    /// As far as the client knows, the call may be sent to that server though it may have run: it
+    /// may run twice, or has a key and ran nowhere but where that server keeps its results.
+    pub(super) fn may_repeat_at(&self, server: Host, homes: Homes) -> bool {
+        let may_run = |copy: &&Copy| !copy.heard.is_some_and(Heard::never_ran);
+        let kept = |copy: &Copy| self.key.is_some() && homes.of(copy.server) == homes.of(server);
+        self.idempotent || self.copies.iter().filter(may_run).all(kept)
     }
 
     /// As far as the client knows, that server has a copy, or did not serve one. A connection that

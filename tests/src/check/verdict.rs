@@ -3,7 +3,7 @@
 use bowline_protocol::{Cause, ErrorKind, Executed, How, Request};
 
 use crate::check::rule::Rule;
-use crate::check::story::{Call, Copy, Heard, Outcome, There};
+use crate::check::story::{Call, Copy, Heard, Homes, Outcome, There};
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::span::Nanos;
 
@@ -18,11 +18,12 @@ pub(super) fn judge_send(
     call: &Call,
     request: &Request,
     server: Host,
+    homes: Homes,
     until: Nanos,
     now: Nanos,
 ) -> Verdict {
     let n = request.attempt.n;
-    let copies = &call.copies;
+    let (copies, keyed) = (&call.copies, call.key.is_some());
     if call.done.is_some() {
         return Some((Rule::WithinTheDeadline, "was sent for a call that is over"));
     }
@@ -32,12 +33,10 @@ pub(super) fn judge_send(
     if copies.iter().any(|copy| copy.request.attempt.n == n) {
         return Some((Rule::FreshNumbers, "has a number that was used before"));
     }
-    if !call.idempotent {
-        let may_run = |copy: &Copy| !copy.heard.is_some_and(Heard::never_ran);
-        if request.tie.is_some() || copies.iter().any(may_run) {
-            let how = "was sent beside a copy that may run, and is not idempotent";
-            return Some((Rule::SentOnceUnlessIdempotent, how));
-        }
+    let tied_apart = request.tie.is_some() && !call.idempotent && !(keyed && homes.shared);
+    if tied_apart || !call.may_repeat_at(server, homes) {
+        let how = "was sent beside a copy that may run, and is not idempotent";
+        return Some((Rule::SentOnceUnlessIdempotent, how));
     }
     if call.is_spoilt_at(server) {
         return Some((Rule::AnotherReplica, "goes to a replica that has one, or failed one"));
@@ -88,10 +87,10 @@ pub(super) fn judge_end(copy: &Copy, wire: Wire, said: Said, now: Nanos) -> Verd
         There::UnderWay => return Some((Rule::EndsOnce, "ended before it arrived")),
         There::Ended => return Some((Rule::EndsOnce, "ended twice")),
         There::Lost => return Some((Rule::EndsOnce, "ended after its connection was gone")),
-        There::Queued | There::Running => {}
+        There::Arriving | There::Queued | There::Running => {}
     }
     match said {
-        Said::Ended { how, .. } if how.started() != copy.started => {
+        Said::Ended { how, .. } if how.started() != (copy.started || copy.by_key) => {
             Some((Rule::NeverRan, "did not end as it lived: started or not"))
         }
         Said::Ended { how: How::Withdrawn, by: None } if !copy.caller_done_sent => {
@@ -102,7 +101,7 @@ pub(super) fn judge_end(copy: &Copy, wire: Wire, said: Said, now: Nanos) -> Verd
         {
             Some((Rule::EndsTruly, "was aborted, and nobody asked for that"))
         }
-        Said::Reply { executed } if executed != copy.started => {
+        Said::Reply { executed } if executed != (copy.started || copy.by_key) => {
             Some((Rule::NeverRan, "was answered, and its answer lies about its start"))
         }
         Said::Refused if copy.started => Some((Rule::NeverRan, "was refused after it started")),
@@ -111,7 +110,7 @@ pub(super) fn judge_end(copy: &Copy, wire: Wire, said: Said, now: Nanos) -> Verd
 }
 
 pub(super) fn judge_outcome(call: &Call, outcome: Outcome) -> Option<&'static str> {
-    let started = call.copies.iter().any(|copy| copy.started);
+    let started = call.copies.iter().any(|copy| copy.started || copy.by_key);
     match outcome {
         Outcome::Ok(by) => {
             let good = |copy: &Copy| {
@@ -153,7 +152,7 @@ pub(super) fn is_early(call: &Call, outcome: Outcome) -> bool {
 }
 
 /// No copy is alive, and a server is connected that has not failed the call.
-pub(super) fn is_forgotten(call: &Call, connected: &[Host]) -> bool {
-    let failed = |&server: &Host| call.is_spoilt_at(server);
+pub(super) fn is_forgotten(call: &Call, connected: &[Host], homes: Homes) -> bool {
+    let failed = |&server: &Host| call.is_spoilt_at(server) || !call.may_repeat_at(server, homes);
     !call.copies.iter().any(Copy::alive) && !connected.iter().all(failed)
 }

@@ -55,6 +55,8 @@ pub enum Parcel {
     Connected,
     /// Some bytes.
     Bytes(Vec<u8>),
+    /// The other end has read so many bytes: the kernel has room for as many more.
+    Read(usize),
     /// The other end is closed (or was never opened): nothing more will come.
     Closed,
 }
@@ -66,6 +68,7 @@ impl Parcel {
             Parcel::Knock => 1,
             Parcel::Connected => 2,
             Parcel::Closed => 3,
+            Parcel::Read(count) => mix(4 ^ (*count as u64) << 8),
             Parcel::Bytes(bytes) => digest(bytes),
         }
     }
@@ -154,6 +157,11 @@ impl Net {
         let first = self.put(wire, from.other(), Parcel::Bytes(bytes), now);
         let second = rest.and_then(|rest| self.put(wire, from.other(), Parcel::Bytes(rest), now));
         [first, second]
+    }
+
+    /// One end has read so many bytes, which its kernel tells the other's.
+    pub fn read(&mut self, wire: Wire, by: End, count: usize, now: Nanos) -> Option<Due> {
+        self.put(wire, by.other(), Parcel::Read(count), now)
     }
 
     /// The listener's kernel answers a knock: `open` says whether anybody listens.

@@ -10,6 +10,7 @@ use crate::kernel::span::Nanos;
 use crate::kernel::timeline::{Timeline, Topic, digest};
 use crate::world::report::Failed;
 use crate::world::scenario::Scenario;
+use crate::world::store::Stores;
 use bowline_server::core::CopyKey;
 
 /// Something that will happen. What belongs to one life of a process is void after its end.
@@ -44,6 +45,8 @@ pub(crate) enum Input {
     Connected(Wire),
     /// Bytes came.
     Bytes(Wire, Vec<u8>),
+    /// The other end has read so many bytes.
+    Read(Wire, usize),
     /// The other end is gone.
     Closed(Wire),
     /// A handler looks up.
@@ -65,6 +68,7 @@ impl Input {
             Input::Connected(wire) => [2, wire.0],
             Input::Bytes(wire, bytes) => [digest(bytes), wire.0],
             Input::Closed(wire) => [3, wire.0],
+            Input::Read(wire, count) => [mix(7 ^ *count as u64), wire.0],
             Input::Handler(key) => [4, key.index() as u64],
             Input::GiveUp(call) => [5, *call],
             Input::Call { probe } => [6, u64::from(*probe)],
@@ -84,6 +88,8 @@ pub(crate) struct Env {
     pub(crate) events: Events<Event>,
     /// The true story of every call.
     pub(crate) book: Book,
+    /// What keyed methods did, for good.
+    pub(crate) stores: Stores,
     /// The record.
     pub(crate) timeline: Timeline,
     /// What the world is made of.
@@ -116,6 +122,14 @@ impl Env {
     /// Sends bytes from one end of a wire.
     pub(crate) fn send(&mut self, wire: Wire, from: End, bytes: Vec<u8>) {
         for due in self.net.send(wire, from, bytes, self.now) {
+            self.schedule(due);
+        }
+    }
+
+    /// One end of a wire has read so many bytes, if anybody counts them.
+    pub(crate) fn read(&mut self, wire: Wire, by: End, count: usize) {
+        if self.scenario.wires.window.is_some() {
+            let due = self.net.read(wire, by, count, self.now);
             self.schedule(due);
         }
     }
@@ -186,10 +200,11 @@ impl Env {
 /// The topic of a frame.
 pub(crate) fn topic(frame: &Frame<'_>) -> Topic {
     let attempt = match frame {
-        Frame::Request(request, _) => request.attempt,
+        Frame::Request(request, _) | Frame::RequestWith(request, ..) => request.attempt,
+        Frame::Segment(segment, _) => segment.attempt,
         Frame::Cancel(cancel) => cancel.attempt,
         Frame::Started(started) => started.attempt,
-        Frame::Reply(reply, _) => reply.attempt,
+        Frame::Reply(reply, _) | Frame::ReplyWith(reply, ..) => reply.attempt,
         Frame::Ended(ended) => ended.attempt,
         Frame::Overloaded(overloaded) => overloaded.attempt,
         _ => return Topic::Link,
@@ -199,7 +214,14 @@ pub(crate) fn topic(frame: &Frame<'_>) -> Topic {
 
 fn describe(frame: &Frame<'_>) -> String {
     match frame {
-        Frame::Request(request, _) => {
+        Frame::Segment(segment, bytes) => {
+            let (of, from) = (segment.of, segment.offset as usize);
+            format!("segment {:?} {of:?}, {from} to {}", segment.attempt, from + bytes.len())
+        }
+        Frame::ReplyWith(reply, options, _) => {
+            format!("reply {:?}: {:?}, {:?} bytes", reply.attempt, reply.status, options.total())
+        }
+        Frame::Request(request, _) | Frame::RequestWith(request, ..) => {
             let tie = request.tie.map(|tie| format!(", tied to {:?}", tie.twin));
             let (attempt, cause) = (request.attempt, request.cause);
             format!("request {attempt:?} {cause:?}{}", tie.unwrap_or_default())

@@ -1,19 +1,22 @@
 //! The simulated world: the real machines of clients and servers, on wires and clocks that a seed
 //! made.
 
+mod arrive;
 mod choose;
 mod client;
 mod env;
 mod fault;
+mod payload;
 mod port;
 mod report;
 mod run;
 mod scenario;
 mod server;
+mod store;
 mod strike;
 
 pub use choose::Choice;
 pub use fault::{Fault, What};
 pub use report::{Failed, Report};
 pub use run::{World, replay};
-pub use scenario::{Class, ClientSetup, Look, Scenario, ServerSetup, Service};
+pub use scenario::{Class, ClientSetup, KeyUse, Look, Scenario, ServerSetup, Service, Wires};

@@ -1,6 +1,6 @@
 //! The world runs: events in the order of time, until everything has been done and is at rest.
 
-use crate::check::{Book, Rule};
+use crate::check::{Book, Homes, Rule};
 use crate::kernel::clock::Clock;
 use crate::kernel::events::Events;
 use crate::kernel::net::{Arrival, End, Host, Net, Parcel, Wire};
@@ -12,6 +12,7 @@ use crate::world::env::{Env, Event, Input};
 use crate::world::report::Report;
 use crate::world::scenario::Scenario;
 use crate::world::server::Server;
+use crate::world::store::Stores;
 
 /// Calls that each client makes after the last fault: they have to succeed.
 const PROBES: u64 = 2;
@@ -86,11 +87,13 @@ impl World {
     pub fn new(scenario: Scenario, readable: bool) -> World {
         let mut net = Net::new(scenario.seed, scenario.delay.clone());
         net.set_split(scenario.split_permille);
+        let homes = Homes { shared: scenario.shared_results, cores: scenario.cores };
         let mut env = Env {
             now: 0,
             net,
             events: Events::new(scenario.seed),
-            book: Book::new(scenario.retry.is_some()),
+            book: Book::new(scenario.retry.is_some(), homes),
+            stores: Stores::new(scenario.shared_results),
             timeline: Timeline::new(readable),
             frames: 0,
             latencies: Vec::new(),
@@ -245,6 +248,7 @@ impl World {
             Parcel::Knock => return self.knock(host, wire),
             Parcel::Connected => Input::Connected(wire),
             Parcel::Bytes(bytes) => Input::Bytes(wire, bytes),
+            Parcel::Read(count) => Input::Read(wire, count),
             Parcel::Closed => Input::Closed(wire),
         };
         self.give(host, self.nodes[host.0].life, input);

@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use bowline_client::core::{BudgetConfig, PickRule, Policy, RetryConfig};
-use bowline_protocol::LinkConfig;
+use bowline_protocol::{Credit, LinkConfig};
+use bowline_server::core::KeyLimits;
 
-use crate::kernel::rng::Rng;
+use crate::kernel::rng::{Rng, mix};
 use crate::kernel::span::{Nanos, Span};
 use crate::kernel::trace::Trace;
 use crate::world::fault::Fault;
@@ -21,6 +22,14 @@ pub struct Scenario {
     pub cores: usize,
     /// What each core of a replica may hold.
     pub server: ServerSetup,
+    /// The shares of traffic classes of each core's slots, from class 0 on; up to four.
+    pub shares: Vec<u32>,
+    /// What a core of a replica remembers of keys.
+    pub keys: KeyLimits,
+    /// Replicas keep the results of keyed methods in one store; else each in one of its own.
+    pub shared_results: bool,
+    /// How long payloads are, and how they travel.
+    pub wires: Wires,
     /// Whether replicas dial each other; without a mesh clients relay.
     pub mesh: bool,
     /// Client processes, each of one core.
@@ -106,6 +115,37 @@ pub struct Class {
     pub idempotent: bool,
     /// Callers give up so many of a thousand of these calls before they end.
     pub cancelled_permille: u64,
+    /// Its traffic class.
+    pub traffic: u8,
+    /// Its calls bring keys: their effects are had once in each store.
+    pub key: Option<KeyUse>,
+}
+
+/// How calls of a kind use keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyUse {
+    /// They draw one of so many keys; calls with the same one ask for the same thing.
+    pub keys: u64,
+    /// But so many of a thousand use it for another.
+    pub misused_permille: u64,
+}
+
+/// How long payloads are, in bytes, and how they travel.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Wires {
+    /// Of requests.
+    pub request: Span,
+    /// Of replies.
+    pub reply: Span,
+    /// Longer ones go in segments of so many bytes.
+    pub segment: u32,
+    /// A kernel takes so many bytes that the other end has not read. None: any number, and whatever
+    /// is sent in a turn arrives in one piece.
+    pub window: Option<usize>,
+    /// So many bytes of requests may be on their way on a connection; those beyond are refused.
+    pub requests_bytes: usize,
+    /// What a client may have under way on a connection. None: nobody counts.
+    pub credit: Option<Credit>,
 }
 
 /// How handlers behave.
@@ -144,6 +184,17 @@ impl Scenario {
             servers: 3,
             cores: 1,
             server: ServerSetup { slots: 1, queue: 64, tombstones: 64 },
+            shares: vec![1],
+            keys: KeyLimits::default(),
+            shared_results: true,
+            wires: Wires {
+                request: Span::Fixed(8),
+                reply: Span::Fixed(16),
+                segment: 32 << 10,
+                window: None,
+                requests_bytes: 1 << 20,
+                credit: None,
+            },
             mesh: true,
             clients: 1,
             client: ClientSetup {
@@ -206,10 +257,29 @@ impl Scenario {
     }
 }
 
+impl Wires {
+    /// How long a request is that asks for this.
+    pub(crate) fn length_of_request(&self, seed: u64, asks: u64) -> usize {
+        self.request.draw(&mut Rng::labelled(seed, mix(asks))) as usize
+    }
+
+    /// How long the answer to it is.
+    pub(crate) fn length_of_reply(&self, seed: u64, asks: u64) -> usize {
+        self.reply.draw(&mut Rng::labelled(seed, mix(asks) ^ 1)) as usize
+    }
+}
+
 impl Class {
     /// Idempotent calls with one copy each.
     pub const fn plain() -> Class {
-        Class { weight: 1, policy: Policy::None, idempotent: true, cancelled_permille: 0 }
+        Class {
+            weight: 1,
+            policy: Policy::None,
+            idempotent: true,
+            cancelled_permille: 0,
+            traffic: 0,
+            key: None,
+        }
     }
 
     /// Idempotent calls under a policy.

@@ -3,32 +3,40 @@
 
 use std::collections::BTreeMap;
 
+use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Attempt, Backoff, Cancel, CancelReason, Frame, Hello, Identity, Link, Method, OptionSet,
-    ReplicaId, Request, Station, Status, Twin,
+    Attempt, Backoff, Cancel, CancelReason, Features, Frame, Hello, Identity, Inbox, Key, Link,
+    Method, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
 };
-use bowline_server::core::{Config, Conn, CopyKey, Core, Effect, MethodRule, Origin, Start, Stats};
+use bowline_server::core::{
+    Config, Conn, CopyKey, Core, Effect, KeyLimits, Ledger, MethodRule, Origin, Start, Stats,
+};
 use bowline_time::{Duration, Instant};
 
-use crate::check::{Rule, Way};
+use crate::check::{Fair, Rule, Way};
 use crate::kernel::clock::Clock;
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::rng::{Rng, mix};
 use crate::kernel::span::Nanos;
 use crate::kernel::timeline::Topic;
+use crate::world::arrive::Line;
 use crate::world::env::{Env, Event, Input};
-use crate::world::port::{Gone, Port};
+use crate::world::payload;
+use crate::world::port::{Gone, PAYLOAD_LIMIT, Port};
 use crate::world::scenario::Look;
+use crate::world::store::{Once, Ran};
 
 /// The method that may run twice, and the one that must not.
 pub(crate) const IDEMPOTENT: Method = Method(1);
 /// The method that must not run twice.
 pub(crate) const ONCE: Method = Method(2);
+/// The method whose effect is had once for each key, in one transaction with its result.
+pub(crate) const KEYED: Method = Method(3);
 
 /// What the other end of an accepted or dialled wire is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Role {
+pub(super) enum Role {
     /// Dialled by this core: the cancels that this peer sends here are obeyed.
     Dialled(Station),
     /// Accepted, and nobody knows yet from whom.
@@ -43,8 +51,10 @@ enum Role {
 #[derive(Debug)]
 struct Handler {
     attempt: Attempt,
-    /// The answer that its reply will carry.
-    answer: u64,
+    method: Method,
+    key: Option<Key>,
+    /// What it is asked for.
+    asks: u64,
     /// How many points are left, the end included, and how far they are apart.
     points: u32,
     step: Nanos,
@@ -64,10 +74,15 @@ struct Peer {
 pub(crate) struct Server {
     host: Host,
     life: u32,
-    clock: Clock,
-    core: Core<u64>,
-    ports: BTreeMap<Wire, (Port, Role)>,
-    conns: BTreeMap<Conn, Wire>,
+    pub(super) clock: Clock,
+    pub(super) core: Core<u64>,
+    pub(super) ports: BTreeMap<Wire, (Port, Role)>,
+    pub(super) conns: BTreeMap<Conn, Wire>,
+    /// How many traffic classes there are.
+    pub(super) classes: usize,
+    pub(super) fair: Fair,
+    /// The copy of each key that ran last.
+    ran: BTreeMap<u128, Ran>,
     routes: BTreeMap<Station, Wire>,
     peers: Vec<Peer>,
     handlers: BTreeMap<CopyKey, Handler>,
@@ -77,33 +92,38 @@ pub(crate) struct Server {
     pub(crate) slow: u64,
 }
 
-/// What is kept of a request's payload: which call it is, for the handler to answer.
-fn payload_of(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
+/// What both sides can do.
+pub(crate) const FEATURES: Features =
+    Features::GO_AWAY.with(Features::OPTIONS).with(Features::SEGMENTS).with(Features::CREDIT);
 
-/// What a handler answers to a payload.
-pub(crate) const fn answer_to(payload: u64) -> u64 {
-    mix(payload)
-}
+/// What both sides take.
+pub(crate) const TAKES: Takes = Takes { frame: PAYLOAD_LIMIT, payload: PAYLOAD_LIMIT };
 
 impl Server {
     /// A server's core that has just been started.
     pub(crate) fn new(env: &Env, host: Host, life: u32, clock: Clock) -> Server {
         let scenario = &env.scenario;
         let station = station_of(env, host);
-        let methods = vec![(IDEMPOTENT, MethodRule::idempotent()), (ONCE, MethodRule::once())];
+        let methods = vec![
+            (IDEMPOTENT, MethodRule::idempotent()),
+            (ONCE, MethodRule::once()),
+            (KEYED, MethodRule::keyed()),
+        ];
         let mut config = Config::new(station, methods);
         config.slots = scenario.server.slots;
         config.queue_requests = scenario.server.queue;
         config.tombstones = scenario.server.tombstones;
         config.connections = 1024;
+        config.shares.clone_from(&scenario.shares);
+        config.keys = scenario.keys;
+        config.shared_results = scenario.shared_results;
         config.hash_seed = scenario.seed;
         let core = match Core::new(config) {
             Ok(core) => core,
             Err(error) => panic!("the world's own configuration is refused: {error}"),
         };
-        let hello = Hello::server(station, vec![7000; scenario.cores]);
+        let mut hello = Hello::server(station, vec![7000; scenario.cores]);
+        (hello.features, hello.takes) = (FEATURES, Some(TAKES));
         let peers = if scenario.mesh { peers_of(env, station, host) } else { Vec::new() };
         Server {
             host,
@@ -112,6 +132,9 @@ impl Server {
             core,
             ports: BTreeMap::new(),
             conns: BTreeMap::new(),
+            classes: scenario.shares.len(),
+            fair: Fair::new(&scenario.shares),
+            ran: BTreeMap::new(),
             routes: BTreeMap::new(),
             peers,
             handlers: BTreeMap::new(),
@@ -147,14 +170,21 @@ impl Server {
             port.flush(wire, env, now);
         }
         env.book.server_turn_over();
+        if let Some(how) = self.fair.turn_over() {
+            env.book.accuse(Rule::ClassesGetTheirShare, None, how);
+        }
         self.judge(env);
     }
 
     fn apply(&mut self, env: &mut Env, input: Input, now: Instant) {
         match input {
             Input::Knock(wire) => {
-                let link = Link::accepted(self.hello.clone(), env.scenario.link, now);
-                self.ports.insert(wire, (Port::accepted(link), Role::Unknown));
+                let mut link = Link::accepted(self.hello.clone(), env.scenario.link, now);
+                if let Some(credit) = env.scenario.wires.credit {
+                    link = link.with_grant(credit);
+                }
+                let port = Port::accepted(link, &env.scenario.wires);
+                self.ports.insert(wire, (port, Role::Unknown));
             }
             Input::Connected(wire) => {
                 if let Some((port, _)) = self.ports.get_mut(&wire) {
@@ -162,6 +192,11 @@ impl Server {
                 }
             }
             Input::Bytes(wire, bytes) => self.receive(env, wire, &bytes, now),
+            Input::Read(wire, count) => {
+                if let Some((port, _)) = self.ports.get_mut(&wire) {
+                    port.was_read(count);
+                }
+            }
             Input::Closed(wire) => self.drop_wire(env, wire, "closed", now),
             Input::Handler(key) => self.look(env, key, now),
             Input::Call { .. } | Input::GiveUp(_) => {}
@@ -169,29 +204,50 @@ impl Server {
     }
 
     fn receive(&mut self, env: &mut Env, wire: Wire, bytes: &[u8], now: Instant) {
-        let Some((mut port, mut role)) = self.ports.remove(&wire) else { return };
-        let host = self.host;
-        let result = port.receive(bytes, now, |link, event, frame| {
-            env.note_frame(host, wire, frame);
-            match event {
-                LinkEvent::Known | LinkEvent::Up => self.tied_up(env, wire, link, &mut role),
-                LinkEvent::NotMine => self.frame(env, wire, link, role, frame, now),
-                _ => {}
-            }
-        });
-        self.ports.insert(wire, (port, role));
+        let Some((port, _)) = self.ports.get_mut(&wire) else { return };
+        port.link.on_bytes(bytes.len(), now);
+        env.read(wire, port.end, bytes.len());
+        let mut inbox = std::mem::replace(&mut port.inbox, Inbox::new(0));
+        let result = self.take_in(env, wire, &mut inbox.feed(bytes), now);
+        if let Some((port, _)) = self.ports.get_mut(&wire) {
+            port.inbox = inbox;
+        }
         if let Err(gone) = result {
             self.lose(env, wire, gone, now);
         }
     }
 
+    fn take_in(
+        &mut self,
+        env: &mut Env,
+        wire: Wire,
+        frames: &mut Frames<'_>,
+        now: Instant,
+    ) -> Result<(), Gone> {
+        while let Some(frame) = frames.next().map_err(|it| Gone::Unreadable(it.to_string()))? {
+            let Some((port, role)) = self.ports.get_mut(&wire) else { return Ok(()) };
+            let event = port.link.on_frame(&frame, now).map_err(|it| Gone::Link(it.to_string()))?;
+            let role = *role;
+            env.note_frame(self.host, wire, &frame);
+            match event {
+                LinkEvent::Known | LinkEvent::Up => self.tied_up(env, wire),
+                LinkEvent::NotMine => self.frame(env, wire, role, &frame, now)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The other side of a link is known, or the link is up.
-    fn tied_up(&mut self, env: &mut Env, wire: Wire, link: &Link, role: &mut Role) {
+    fn tied_up(&mut self, env: &mut Env, wire: Wire) {
+        let Some((port, role)) = self.ports.get_mut(&wire) else { return };
+        let link = &port.link;
         match (*role, link.peer().map(|hello| hello.identity)) {
             (Role::Unknown, Some(Identity::Client(_))) => {
                 if let Ok(conn) = self.core.on_opened() {
                     self.conns.insert(conn, wire);
                     *role = Role::Client(conn);
+                    port.ledger = env.scenario.wires.credit.map(|all| Ledger::new(all, 0));
                 }
             }
             (Role::Unknown, Some(Identity::Server(station))) => *role = Role::Peer(station),
@@ -218,32 +274,33 @@ impl Server {
         &mut self,
         env: &mut Env,
         wire: Wire,
-        link: &Link,
         role: Role,
         frame: &Frame<'_>,
         now: Instant,
-    ) {
+    ) -> Result<(), Gone> {
         match (frame, role) {
-            (Frame::Request(request, payload), Role::Client(conn)) => {
-                let until = now + request.remaining;
-                env.book.arrived(request.attempt, (until, self.clock.when(until)));
-                let keep = || payload_of(payload);
-                self.core.on_request(conn, *request, &OptionSet::NONE, payload.len(), keep, now);
+            (Frame::Request(request, bytes), Role::Client(conn)) => {
+                self.request(env, Line { wire, conn }, request, bytes, now)
             }
-            (Frame::Cancel(cancel), role) => self.cancel(env, wire, link, role, cancel, now),
-            _ => env.book.accuse(Rule::SpeaksTheProtocol, None, format!("{role:?}: {frame:?}")),
+            (Frame::RequestWith(request, options, first), Role::Client(conn)) => {
+                self.request_with(env, Line { wire, conn }, request, options, first, now)
+            }
+            (Frame::Segment(segment, bytes), Role::Client(conn))
+                if segment.of == PayloadOf::Request =>
+            {
+                self.segment(env, Line { wire, conn }, segment, bytes, now)
+            }
+            (Frame::Cancel(cancel), role) => {
+                self.cancel(env, wire, role, cancel, now);
+                Ok(())
+            }
+            _ => Err(Gone::Unreadable(format!("{role:?}: {frame:?}"))),
         }
     }
 
-    fn cancel(
-        &mut self,
-        env: &mut Env,
-        wire: Wire,
-        link: &Link,
-        role: Role,
-        cancel: &Cancel,
-        now: Instant,
-    ) {
+    fn cancel(&mut self, env: &mut Env, wire: Wire, role: Role, cancel: &Cancel, now: Instant) {
+        let Some((port, _)) = self.ports.get(&wire) else { return };
+        let link = &port.link;
         let peer = link.peer().and_then(Hello::station);
         let (origin, way) = match role {
             Role::Client(conn) => (Origin::Client(conn), Way::Client(wire)),
@@ -254,6 +311,11 @@ impl Server {
             _ => (Origin::Stranger, Way::Stranger),
         };
         env.book.cancel_arrived(self.host, way, cancel);
+        if let Role::Client(conn) = role
+            && self.stop_on_its_way(env, Line { wire, conn }, cancel, now)
+        {
+            return;
+        }
         self.core.on_cancel(origin, *cancel, now);
     }
 
@@ -261,7 +323,8 @@ impl Server {
     fn look(&mut self, env: &mut Env, key: CopyKey, now: Instant) {
         let Some(handler) = self.handlers.get_mut(&key) else { return };
         handler.points = handler.points.saturating_sub(1);
-        let (attempt, answer) = (handler.attempt, handler.answer);
+        let (attempt, asks) = (handler.attempt, handler.asks);
+        let (method, id) = (handler.method, handler.key);
         let topic = Topic::Call(attempt.client.0, attempt.seq.0);
         let key_parts = [21, attempt.client.0, attempt.seq.0, u64::from(attempt.n)];
         if handler.points > 0 && !handler.stop {
@@ -275,14 +338,50 @@ impl Server {
             env.note(self.host, topic, &key_parts, || format!("handler of {attempt:?} stops"));
             return self.core.on_aborted(key, now);
         }
-        let status = self.status(env, attempt);
+        let mut status = self.status(env, attempt);
+        let mut effect = 0;
+        if method == KEYED && status == Status::Ok {
+            let replica = self.core.station().replica.0;
+            match env.stores.once(replica, id) {
+                Once::Had(had) => {
+                    effect = had;
+                    env.book.had_effect(env.stores.of(replica), attempt);
+                }
+                Once::Again(had) => effect = had,
+                Once::OtherUse => status = Status::BadRequest,
+            }
+        }
         env.note(self.host, topic, &key_parts, || format!("handler of {attempt:?}: {status:?}"));
-        let answer = answer.to_le_bytes();
-        let Some((conn, reply, _)) = self.core.on_finished(key, status, &answer, now) else {
-            return;
-        };
-        let frame = Frame::Reply(reply, &answer);
-        self.say(env, conn, &frame, now);
+        let length = env.scenario.wires.length_of_reply(env.scenario.seed, asks);
+        let answer = payload::answer(asks, effect, length);
+        if let Some(id) = id {
+            let ok = status == Status::Ok;
+            self.ran.insert(id.id, Ran { attempt, answer: answer.clone(), ok });
+        }
+        if let Some((conn, reply, frees)) = self.core.on_finished(key, status, &answer, now) {
+            self.reply(env, conn, reply, answer, frees, now);
+        }
+    }
+
+    /// Answers a request of so many bytes: at once, or in segments if that is long.
+    fn reply(
+        &mut self,
+        env: &mut Env,
+        conn: Conn,
+        reply: Reply,
+        answer: Vec<u8>,
+        frees: usize,
+        now: Instant,
+    ) {
+        let port = self.conns.get(&conn).and_then(|wire| self.ports.get_mut(wire));
+        match port {
+            Some((port, _)) if port.is_long(&answer) => {
+                if !port.reply(reply, answer, frees) {
+                    env.book.accuse(Rule::SpeaksTheProtocol, None, "a client takes no such reply");
+                }
+            }
+            _ => self.end(env, conn, &Frame::Reply(reply, &answer), frees, now),
+        }
     }
 
     fn status(&self, env: &Env, attempt: Attempt) -> Status {
@@ -316,9 +415,16 @@ impl Server {
                     ),
                 }
             }
-            Effect::Send { conn, notice, .. } => self.say(env, conn, &notice.frame(), now),
-            Effect::Answer { conn, reply, result, .. } => {
-                self.say(env, conn, &Frame::Reply(reply, &result), now);
+            Effect::Send { conn, notice, frees: None } => {
+                self.say(env, conn, &notice.frame(), now);
+            }
+            Effect::Send { conn, notice, frees: Some(frees) } => {
+                self.end(env, conn, &notice.frame(), frees, now);
+            }
+            Effect::Answer { conn, reply, result, frees } => {
+                self.judge_answer(env, &reply, &result);
+                env.book.answered_by_key(reply.attempt);
+                self.reply(env, conn, reply, result.to_vec(), frees, now);
             }
             Effect::Start(start) => self.start(env, start, now),
             Effect::Abort { copy, .. } => {
@@ -343,15 +449,56 @@ impl Server {
         let topic = Topic::Call(attempt.client.0, attempt.seq.0);
         let key = [22, attempt.client.0, attempt.seq.0, u64::from(attempt.n)];
         env.note(self.host, topic, &key, || format!("starts {attempt:?} after {:?}", start.waited));
+        self.judge_start(env, &start);
         let takes = self.service_time(env, &start.request);
         let points = match env.scenario.service.look {
             Look::Points(points) => points.max(1),
             Look::Never | Look::AtOnce => 1,
         };
         let step = takes / Nanos::from(points);
-        let answer = answer_to(start.payload);
-        self.handlers.insert(start.copy, Handler { attempt, answer, points, step, stop: false });
+        let (method, key, asks) = (start.request.method, start.options.key, start.payload);
+        let handler = Handler { attempt, method, key, asks, points, step, stop: false };
+        self.handlers.insert(start.copy, handler);
         env.events.push(env.now + step, Event::Handler(self.host, self.life, start.copy));
+    }
+
+    /// A copy may start here, and now, as far as its key and its class are concerned.
+    fn judge_start(&mut self, env: &mut Env, start: &Start<u64>) {
+        let Start { request, options, .. } = start;
+        let attempt = request.attempt;
+        let shared = env.scenario.shared_results && options.key.is_some();
+        let harmless = match request.method {
+            IDEMPOTENT => request.idempotent,
+            KEYED => shared,
+            _ => false,
+        };
+        env.book.starts_beside(request, harmless);
+        if let Some(conn) = self.core.connection_of(start.copy)
+            && let Some(&wire) = self.conns.get(&conn)
+        {
+            self.fair.starts(attempt, wire, self.class_of(options));
+        }
+        let Some(key) = options.key else { return };
+        let same = |handler: &&Handler| handler.key.is_some_and(|other| other.id == key.id);
+        let beside = self.handlers.values().find(same).map(|handler| handler.attempt);
+        // A core that remembers few results may run a key again.
+        let remembers = env.scenario.keys == KeyLimits::default();
+        let done = self.ran.get(&key.id).filter(|ran| ran.ok && remembers).map(|ran| ran.attempt);
+        if let Some(other) = beside.or(done) {
+            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
+            let how = format!("{attempt:?} runs for the key of {other:?}, which runs or has run");
+            env.book.accuse(Rule::RunsOnceForItsKey, topic, how);
+        }
+    }
+
+    /// A copy is told what the one with its key was told.
+    fn judge_answer(&self, env: &mut Env, reply: &Reply, result: &[u8]) {
+        let attempt = reply.attempt;
+        if !self.ran.values().any(|ran| ran.answer == result) {
+            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
+            let how = format!("{attempt:?} is answered by its key, and not as the copy that ran");
+            env.book.accuse(Rule::RunsOnceForItsKey, topic, how);
+        }
     }
 
     fn service_time(&self, env: &Env, request: &Request) -> Nanos {
@@ -383,6 +530,7 @@ impl Server {
         for (wire, why) in gone {
             self.lose(env, wire, why, now);
         }
+        self.shed_late_requests(env, now);
     }
 
     fn lose(&mut self, env: &mut Env, wire: Wire, why: Gone, now: Instant) {
@@ -407,6 +555,7 @@ impl Server {
             Role::Unknown => {}
             Role::Client(conn) => {
                 self.conns.remove(&conn);
+                self.fair.closed(wire);
                 env.book.server_lost_wire(wire);
                 self.core.on_closed(conn, now);
             }
@@ -435,7 +584,8 @@ impl Server {
             let wire = env.dial(self.host, env.host_of(station));
             let (hello, expected) = (self.hello.clone(), Some(station.replica));
             let link = Link::dialled(hello, expected, env.scenario.link, now);
-            self.ports.insert(wire, (Port::dialled(link), Role::Dialled(station)));
+            let port = Port::dialled(link, &env.scenario.wires);
+            self.ports.insert(wire, (port, Role::Dialled(station)));
             peer.wire = Some(wire);
         }
     }
@@ -481,7 +631,8 @@ impl Server {
     pub(crate) fn next_timeout(&self) -> Option<Nanos> {
         let links = self.ports.values().map(|(port, _)| port.link.next_timeout());
         let dials = self.peers.iter().filter_map(|peer| peer.redial);
-        let next = links.chain(dials).chain(self.core.next_timeout()).min()?;
+        let requests = self.ports.values().filter_map(|(port, _)| port.assembly.next_timeout());
+        let next = links.chain(dials).chain(requests).chain(self.core.next_timeout()).min()?;
         Some(self.clock.when(next))
     }
 
@@ -507,6 +658,9 @@ impl Server {
     /// Everything has come to rest: what is left?
     pub(crate) fn judge_rest(&self, env: &mut Env) {
         let left = !self.core.is_idle() || !self.handlers.is_empty() || self.core.tombstones() > 0;
+        if let Some(how) = self.ports.values().find_map(|(port, _)| port.left()) {
+            env.book.accuse(Rule::NothingLeft, None, how);
+        }
         if left || self.core.connections() != self.conns.len() {
             let (stats, tombs) = (self.core.stats(), self.core.tombstones());
             let handlers = &self.handlers;

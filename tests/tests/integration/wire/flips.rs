@@ -134,7 +134,7 @@ fn wrong_bits(reply: &[u8], sent: &[u8]) -> u32 {
 
 /// Calls with and without options, small ones and some in segments. How many bits were wrong.
 async fn exchange(client: &Client) -> u32 {
-    let large: Vec<u8> = (0..LARGE).map(|at| (at * 31 >> 3) as u8).collect();
+    let large: Vec<u8> = (0..LARGE).map(|at| ((at * 31) >> 3) as u8).collect();
     let mut wrong = 0;
     for (payload, label) in
         [(&b"block 9"[..], None), (b"block 10", Some("anna")), (&large, Some("otto")), (b"", None)]
