@@ -7,9 +7,12 @@
 //! BOWLINE_CALLS=2000000 cargo test --release -p bowline-tests --test simulated oracles:: -- --nocapture
 //! ```
 //!
-//! it is 1 % and 2 %, and 4 % of p99.9: two million calls of a cell have two thousand beyond it, but
-//! at a load of 0.7 in fewer than a hundred busy spells, which were seen to be off by 3 %. All other
-//! cells were within 1.3 % there.
+//! it is 1 % and 2 %. Only of p99.9 of a tied pair that needs more: of two million calls two
+//! thousand lie beyond it, but they come in spells of busy servers. Runs of nothing but two queues
+//! (`the_tail_of_a_pair_spreads_as_widely_as_it_may_be_off`) spread by 0.72 % about the law at a load
+//! of 0.5, as wide as 290 calls would that know nothing of each other, and by 1.75 % at 0.7, as wide
+//! as 62. Three of these deviations are within 2 % from 2.4 and 14 million calls on; with fewer they
+//! are what is allowed.
 
 use core::time::Duration;
 
@@ -108,12 +111,18 @@ impl Sample {
 
     /// Holds the mean and the percentiles that have a hundred samples beyond them against a law.
     fn holds(&self, what: &str, law: &Law) {
+        self.holds_within(what, law, 0.0);
+    }
+
+    /// The same where p99.9 of so many calls spreads by `far`.
+    fn holds_within(&self, what: &str, law: &Law, far: f64) {
         close(&format!("{what}: mean"), self.mean(), law.mean(), allowed());
         for q in [0.5, 0.9, 0.99, 0.999] {
             if (1.0 - q) * self.0.len() as f64 >= 100.0 {
                 let percentile = format!("{what}: p{}", q * 100.0);
-                let times = if q > 0.995 { 4.0 } else { 2.0 };
-                close(&percentile, self.quantile(q), law.quantile(q), times * allowed());
+                let spread = if q > 0.995 { far } else { 0.0 };
+                let allowed = f64::max(2.0 * allowed(), 3.0 * spread);
+                close(&percentile, self.quantile(q), law.quantile(q), allowed);
             }
         }
     }
@@ -139,8 +148,39 @@ fn two_tied_servers_are_an_mm2_queue() {
         for mesh in [true, false] {
             let (_, sample) = run(&Scenario { mesh, ..queues(2, load, tied(0)) });
             let way = if mesh { "mesh" } else { "relay" };
-            sample.holds(&format!("tied pair at {load}, by {way}"), &queue(2, load));
+            let what = format!("tied pair at {load}, by {way}");
+            sample.holds_within(&what, &queue(2, load), spread(load, calls()));
         }
+    }
+}
+
+/// By how much p99.9 of a pair of queues spreads, as a share of it, over runs of so many calls.
+fn spread(load: f64, calls: u64) -> f64 {
+    let of_two_million = if load > 0.6 { 0.0175 } else { 0.0072 };
+    of_two_million * (2e6 / calls as f64).sqrt()
+}
+
+#[test]
+fn the_tail_of_a_pair_spreads_as_widely_as_it_may_be_off() {
+    // Nothing but two queues, of which each call joins the shorter: no code of Bowline's.
+    const RUNS: u64 = 20;
+    let calls = calls().max(200_000);
+    for load in [0.5, 0.7] {
+        let law = queue(2, load).quantile(0.999);
+        let off = |run| Sample::of(shorter_of_two(run, 2, load, calls)).quantile(0.999) / law - 1.0;
+        let off: Vec<f64> = (0..RUNS).map(off).collect();
+        let mean = off.iter().sum::<f64>() / RUNS as f64;
+        let variance = off.iter().map(|off| (off - mean) * (off - mean)).sum::<f64>();
+        let found = (variance / (RUNS - 1) as f64).sqrt();
+        let told = spread(load, calls);
+        let percent = 100.0 * found;
+        println!(
+            "p99.9 at {load}: off by {:+.2} % on average, spread {percent:.2} %",
+            100.0 * mean
+        );
+        // Of twenty runs a deviation is known to a sixth; three times that.
+        assert!((0.5..1.5).contains(&(found / told)), "{found} for {told} at {load}");
+        assert!(mean.abs() < 4.0 * told / (RUNS as f64).sqrt(), "a bias of {mean} at {load}");
     }
 }
 
@@ -165,20 +205,20 @@ fn many_servers_with_ties_on_two_of_them_are_queues_of_which_each_call_joins_the
     scenario.load_lifetime = 0;
     let (_, sample) = run(&scenario);
     // Two dozen are not infinitely many: the closed form is their limit.
-    let theory = Sample::of(shorter_of_two(servers, load, 10 * calls()));
+    let theory = Sample::of(shorter_of_two(77, servers, load, 10 * calls()));
     close("tied on two of 24: mean", sample.mean(), theory.mean(), allowed());
     for q in [0.5, 0.9, 0.99] {
         let percentile = format!("tied on two of 24: p{}", q * 100.0);
         close(&percentile, sample.quantile(q), theory.quantile(q), 2.0 * allowed());
     }
-    let many = Sample::of(shorter_of_two(2_000, load, 20 * calls()));
+    let many = Sample::of(shorter_of_two(77, 2_000, load, 20 * calls()));
     many.holds("the shorter of two of 2000", &tied_on_two_of_many(load));
 }
 
 /// Latencies of calls of which each joins the queue with less work of two drawn at random: nothing
 /// but the work that each server has left, and none of Bowline's code.
-fn shorter_of_two(servers: usize, load: f64, calls: u64) -> Vec<f64> {
-    let mut rng = Rng::labelled(1, 77);
+fn shorter_of_two(run: u64, servers: usize, load: f64, calls: u64) -> Vec<f64> {
+    let mut rng = Rng::labelled(1, run);
     let (mut now, mut free_at) = (0.0, vec![0.0_f64; servers]);
     let latency = |_| {
         now += rng.exponential() / (load * servers as f64);
