@@ -30,10 +30,12 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// A build that takes longer than this hangs, on any machine.
 const BUILD: Duration = Duration::from_secs(1800);
-/// The same for a search, which ends by itself after 400 s.
+/// What the seeds may take of a processor: some ten times what they do.
 const SEARCH: Duration = Duration::from_secs(500);
-/// The same for tests, of which none takes a minute.
-const TESTS: Duration = Duration::from_secs(180);
+/// The same for tests.
+const TESTS: Duration = Duration::from_secs(500);
+/// Who sleeps for so many times that is not busy elsewhere, but hangs.
+const PATIENCE: u32 = 10;
 
 /// What caught a mutation.
 enum Caught {
@@ -130,7 +132,7 @@ fn catch(mutation: &Mutation, copy: &Path, options: &Options) -> Result<Caught> 
     let explore = fs::canonicalize(&options.dir)?.join("build/debug/explore");
     let mut search = Command::new(explore);
     // One thread takes them in their order.
-    search.args(["--seeds", &seeds, "--for", "400s", "--threads", "1"]);
+    search.args(["--seeds", &seeds, "--for", "2h", "--threads", "1"]);
     let found = finish(search, SEARCH)?;
     if found.hangs {
         return Ok(Caught::Hang);
@@ -140,6 +142,7 @@ fn catch(mutation: &Mutation, copy: &Path, options: &Options) -> Result<Caught> 
         let mut words = line.unwrap_or_default().split([' ', ';']).skip(1);
         let seed: u64 = words.next().and_then(|seed| seed.parse().ok()).unwrap_or_default();
         let rule = words.nth(1).unwrap_or("it crashed");
+        let rule = rule.trim_start_matches("Some(").trim_end_matches(')');
         return Ok(Caught::Seed(rule.to_owned(), seed + 1));
     }
     let worlds = ["-p", "bowline-tests", "--test", "simulated"];
@@ -203,8 +206,8 @@ fn cargo(copy: &Path, options: &Options, arguments: &[&str]) -> Result<Finished>
     finish(cargo, BUILD)
 }
 
-/// Runs a program to its end, or to the end of our patience.
-fn finish(mut command: Command, patience: Duration) -> Result<Finished> {
+/// Runs a program to its end, or until it has had so much of a processor, however many share that.
+fn finish(mut command: Command, most: Duration) -> Result<Finished> {
     let out = tempfile()?;
     command.stdout(Stdio::from(out.0.try_clone()?)).stderr(Stdio::from(out.0));
     let mut child = command.spawn()?;
@@ -213,7 +216,7 @@ fn finish(mut command: Command, patience: Duration) -> Result<Finished> {
         if let Some(status) = child.try_wait()? {
             break (status.success(), false);
         }
-        if start.elapsed() > patience {
+        if ran(child.id())? > most || start.elapsed() > most * PATIENCE {
             child.kill()?;
             child.wait()?;
             break (false, true);
@@ -223,6 +226,18 @@ fn finish(mut command: Command, patience: Duration) -> Result<Finished> {
     let output = String::from_utf8_lossy(&fs::read(&out.1)?).into_owned();
     fs::remove_file(out.1)?;
     Ok(Finished { ok, hangs, output })
+}
+
+/// How long a process has run on a processor, on all its threads together.
+fn ran(process: u32) -> Result<Duration> {
+    /// What the kernel counts in, for user space, on every architecture: hundredths of a second.
+    const TICK: Duration = Duration::from_millis(10);
+    // It may have ended since it was last looked at, and is waited for: then it is still there.
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // Behind the name, which is in parentheses, utime is field 14 and stime 15 of proc(5).
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks = fields.skip(11).take(2).map(|field| field.parse::<u32>().unwrap_or(0));
+    Ok(TICK * ticks.sum::<u32>())
 }
 
 fn tempfile() -> Result<(fs::File, PathBuf)> {

@@ -22,6 +22,8 @@ const PROBE_GAP: Nanos = 5_000_000;
 const SIP: Nanos = 20_000;
 /// No run takes longer than this, in the world's time.
 const END_OF_TIME: Nanos = 10_000_000_000_000;
+/// Nor does so much happen while no call ends: machines that keep each other busy have no end.
+const MOST_EVENTS: u64 = 20_000_000;
 
 /// What runs on a host.
 pub(super) enum Machine {
@@ -206,7 +208,7 @@ impl World {
     fn advance(&mut self, mut go_on: impl FnMut(u64) -> bool) -> bool {
         /// Events between two questions: some milliseconds.
         const OFTEN: u64 = 1 << 12;
-        let mut events = 0_u64;
+        let (mut events, mut ended, mut since) = (0_u64, 0, 0_u64);
         while let Some((at, event)) = self.env.events.pop() {
             self.step(at, event);
             if self.env.book.broken().is_some() || self.is_over() {
@@ -214,13 +216,23 @@ impl World {
             }
             events += 1;
             if events.is_multiple_of(OFTEN) {
-                let ended = self.env.latencies.len() + self.env.failures.len();
-                if !go_on(ended as u64) {
+                let before = std::mem::replace(&mut ended, self.ended());
+                since = if before == ended { since + OFTEN } else { 0 };
+                if since > MOST_EVENTS {
+                    self.env.book.accuse(Rule::Recovers, None, "events go on, and no call ends");
+                    break;
+                }
+                if !go_on(ended) {
                     return false;
                 }
             }
         }
         true
+    }
+
+    /// Calls that have ended.
+    const fn ended(&self) -> u64 {
+        (self.env.latencies.len() + self.env.failures.len()) as u64
     }
 
     pub(super) fn step(&mut self, at: Nanos, event: Event) {
