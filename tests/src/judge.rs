@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bowline_client::core::Policy;
+
 use crate::check::Rule;
 use crate::swarm;
 use crate::world::{Report, Scenario, World, replay};
@@ -103,7 +105,7 @@ fn story(scenario: &Scenario, rule: Option<Rule>) -> String {
     text
 }
 
-/// Leaves out what the rule breaks without: faults, calls, classes, clients.
+/// Leaves out what the rule breaks without: faults, calls, classes, large payloads, keys, clients.
 fn shrink(scenario: &Scenario, rule: Option<Rule>) -> Scenario {
     let mut small = scenario.clone();
     let mut tries = 200;
@@ -142,6 +144,12 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
             });
         }
     }
+    let calm = Scenario::calm(scenario.seed);
+    with(&|s| s.wires = calm.wires.clone());
+    with(&|s| s.wires.credit = None);
+    with(&|s| s.shares.clone_from(&calm.shares));
+    with(&|s| s.classes.iter_mut().for_each(|class| class.key = None));
+    with(&|s| s.classes.iter_mut().for_each(|class| class.policy = Policy::None));
     with(&|s| s.clients = 1);
     with(&|s| s.cores = 1);
     with(&|s| s.servers = (s.servers - 1).max(2));
