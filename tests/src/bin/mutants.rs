@@ -142,7 +142,10 @@ fn catch(mutation: &Mutation, copy: &Path, options: &Options) -> Result<Caught> 
         let mut words = line.unwrap_or_default().split([' ', ';']).skip(1);
         let seed: u64 = words.next().and_then(|seed| seed.parse().ok()).unwrap_or_default();
         let rule = words.nth(1).unwrap_or("it crashed");
-        let rule = rule.trim_start_matches("Some(").trim_end_matches(')');
+        let rule = match rule {
+            "None" => "a panic",
+            rule => rule.trim_start_matches("Some(").trim_end_matches(')'),
+        };
         return Ok(Caught::Seed(rule.to_owned(), seed + 1));
     }
     let worlds = ["-p", "bowline-tests", "--test", "simulated"];
