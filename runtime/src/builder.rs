@@ -150,8 +150,9 @@ impl Builder {
         self
     }
 
-    /// How the kernel fills the receive buffers. Where it can't do it so, it fills one at a time;
-    /// [`probe`](crate::probe()) tells. Default: [`ReceiveMode::Single`].
+    /// How the kernel fills the receive buffers. Where it can't do it so, or has a thread that takes
+    /// requests, it fills one at a time, and a warning says why;
+    /// [`Runtime::receive_mode`] tells which it is. Default: [`ReceiveMode::Single`].
     #[must_use]
     pub fn receive_mode(mut self, mode: ReceiveMode) -> Builder {
         self.receive_mode = mode;
@@ -164,7 +165,8 @@ impl Builder {
     /// somebody else wants too, it makes everything slower.
     ///
     /// The order of [the turn](crate#the-turn) is looser with it: what a stage asks of the kernel is
-    /// under way before the next stage, but may not have been done. Where the kernel refuses the
+    /// under way before the next stage, but may not have been done. Receive buffers are filled
+    /// [one at a time](ReceiveMode::Single). Where the kernel refuses the
     /// thread, a warning says so, and the core hands its requests over by itself. Default: none.
     #[must_use]
     pub fn submission_thread(mut self, idle: Option<Duration>) -> Builder {

@@ -200,8 +200,9 @@ impl Core {
                     listener.accepted(completion);
                 }
             }
-            // A message is no completion of the read.
-            Kind::Wake if !completion.more && !self.tasks.is_closed() => self.listen_for_wakes(),
+            // A message, and no completion of the read.
+            Kind::Wake if completion.more => self.counters.messages.add(1),
+            Kind::Wake if !self.tasks.is_closed() => self.listen_for_wakes(),
             Kind::Wake | Kind::Nobody => {}
         }
     }

@@ -107,6 +107,9 @@ counters! {
     wakes,
     /// Tasks made ready, by other threads.
     remote_wakes,
+    /// Times that another thread ended this core's sleep by a message to its ring, where the kernel
+    /// can; elsewhere it writes to an eventfd.
+    messages,
     /// Tasks spawned.
     spawns,
     /// Tasks that panicked.

@@ -12,6 +12,7 @@ use bowline_time::Duration;
 use crate::builder::Builder;
 use crate::clock::Source;
 use crate::core::{Core, Entered};
+use crate::driver::provided::ReceiveMode;
 use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::task::Stage;
@@ -91,6 +92,11 @@ impl Runtime {
 
     pub(crate) fn clock_source(&self) -> Source {
         self.core.clock.source()
+    }
+
+    /// How the kernel fills the receive buffers: as the builder was told, if it can.
+    pub fn receive_mode(&self) -> ReceiveMode {
+        self.core.buffers.mode()
     }
 
     /// What it has counted.

@@ -35,8 +35,8 @@ impl Core {
         let applied = self.apply_input();
         self.now.set(applied);
 
-        self.expire_timers();
-        self.run(Stage::Decide, applied + self.settings.budget);
+        let started = if self.expire_timers() { self.clock.now() } else { applied };
+        self.run(Stage::Decide, started + self.settings.budget);
 
         if self.tasks.is_ready(Stage::Work) {
             self.submit();
@@ -178,11 +178,14 @@ impl Core {
         self.timers.borrow().next().is_some_and(|next| next <= now)
     }
 
-    fn expire_timers(&self) {
+    /// Wakes whose time has come. False if nobody's has.
+    fn expire_timers(&self) -> bool {
         let now = self.now.get();
+        let mut any = false;
         loop {
             let expired = self.timers.borrow_mut().expire_with_deadline(now);
-            let Some((due, waker)) = expired else { break };
+            let Some((due, waker)) = expired else { return any };
+            any = true;
             self.counters.timers.add(1);
             self.counters.timer_lateness.record((now - due).as_nanos() as u64);
             wake(waker);

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bowline_runtime::channel::{Closed, TrySendError, bounded};
-use bowline_runtime::{Handle, Lost, Runtime, spawn, yield_now};
+use bowline_runtime::{Answer, Handle, Lost, Runtime, metrics, probe, spawn, yield_now};
 use common::{rounds, run};
 
 #[test]
@@ -51,13 +51,17 @@ fn cores_ping_each_other_out_of_their_sleep() {
             }
         });
     });
-    run(async move {
+    let messages = run(async move {
         for number in 0..each {
             to_other.send(number).await.unwrap();
             assert_eq!(this.receive().await, Some(number + 1));
         }
+        metrics().messages
     });
     thread.join().unwrap();
+    let report = probe().unwrap();
+    let row = report.features.iter().find(|row| row.name == "SEND_MSG_RING").unwrap();
+    assert_eq!(messages > 0, row.answer == Answer::Works, "{messages} messages woke it");
 }
 
 #[test]

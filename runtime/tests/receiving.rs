@@ -2,8 +2,12 @@
 
 mod common;
 
+use std::time::Duration;
+
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{Builder, ReceiveMode, Runtime, Stage, metrics, spawn_at, yield_now};
+use bowline_runtime::{
+    Answer, Builder, ReceiveMode, Runtime, Stage, metrics, probe, spawn_at, yield_now,
+};
 use common::{accept_one, listen, pattern, run_on};
 
 const MODES: [ReceiveMode; 3] =
@@ -66,9 +70,68 @@ fn what_is_sent_arrives_in_order_and_all_buffers_come_back() {
     }
 }
 
+/// Whether the kernel has what the probe calls so.
+fn works(feature: &str) -> bool {
+    let report = probe().unwrap();
+    let row = report.features.iter().find(|row| row.name == feature).unwrap();
+    row.answer == Answer::Works
+}
+
+#[test]
+fn the_mode_is_the_one_asked_for_where_the_kernel_has_it() {
+    let bundles = works("RECVSEND_BUNDLE");
+    let incremental = works("PBUF_RING, incremental");
+    for (mode, works) in MODES.into_iter().zip([true, bundles, incremental]) {
+        let expected = if works { mode } else { ReceiveMode::Single };
+        assert_eq!(builder(mode, 4, 4096).build().unwrap().receive_mode(), expected);
+    }
+}
+
+#[test]
+fn with_a_submission_thread_buffers_are_filled_one_at_a_time() {
+    let idle = Some(Duration::from_millis(1));
+    for mode in MODES {
+        let runtime = builder(mode, 4, 4096).submission_thread(idle).build().unwrap();
+        assert_eq!(runtime.receive_mode(), ReceiveMode::Single);
+    }
+}
+
+#[test]
+fn a_bundle_is_one_completion_and_takes_no_more_than_a_share_of_the_buffers() {
+    const COUNT: u16 = 64;
+    let runtime = builder(ReceiveMode::Bundles, COUNT, 1024).build().unwrap();
+    if runtime.receive_mode() != ReceiveMode::Bundles {
+        return;
+    }
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        let message = pattern(48 << 10, 3);
+        client.send(&message);
+        client.drained(0).await.unwrap();
+        let before = metrics().completions;
+        // It is armed now, when all has arrived.
+        let mut bytes = Vec::new();
+        let mut least = COUNT.into();
+        while bytes.len() < message.len() {
+            bytes.extend_from_slice(&server.receive().await.unwrap().unwrap());
+            least = metrics().free_buffers.min(least);
+        }
+        assert!(bytes == message);
+        let completions = metrics().completions - before;
+        assert!(completions < 24, "{completions} for 48 buffers");
+        assert!(least >= usize::from(COUNT - COUNT / 4), "{least} of {COUNT} were free");
+        assert_eq!(metrics().free_buffers, COUNT.into());
+    });
+}
+
 #[test]
 fn small_messages_share_a_buffer_where_it_is_filled_piece_by_piece() {
-    run_on(&builder(ReceiveMode::Incremental, 4, 4096).build().unwrap(), async {
+    let runtime = builder(ReceiveMode::Incremental, 4, 4096).build().unwrap();
+    if runtime.receive_mode() != ReceiveMode::Incremental {
+        return;
+    }
+    run_on(&runtime, async {
         let (listener, address) = listen();
         let (client, server) = accept_one(&listener, address).await;
         let mut leases = Vec::new();
@@ -79,19 +142,16 @@ fn small_messages_share_a_buffer_where_it_is_filled_piece_by_piece() {
         for (number, lease) in leases.iter().enumerate() {
             assert_eq!(lease[..], [number as u8; 100]);
         }
-        // Elsewhere each took a buffer, or was copied.
-        if metrics().copies == 0 {
-            assert_eq!(metrics().free_buffers, 4, "2000 bytes are in the first");
-            for number in 0..24 {
-                client.send(&[number; 100]);
-                leases.push(server.receive().await.unwrap().unwrap());
-            }
-            assert_eq!(metrics().free_buffers, 3);
-            leases.truncate(1);
-            assert_eq!(metrics().free_buffers, 3, "the oldest is in it still");
-            assert_eq!(leases[0][..], [0; 100]);
-            leases.clear();
-            assert_eq!(metrics().free_buffers, 4);
+        assert_eq!(metrics().free_buffers, 4, "2000 bytes are in the first");
+        for number in 0..24 {
+            client.send(&[number; 100]);
+            leases.push(server.receive().await.unwrap().unwrap());
         }
+        assert_eq!(metrics().free_buffers, 3);
+        leases.truncate(1);
+        assert_eq!(metrics().free_buffers, 3, "the oldest is in it still");
+        assert_eq!(leases[0][..], [0; 100]);
+        leases.clear();
+        assert_eq!((metrics().free_buffers, metrics().copies), (4, 0));
     });
 }

@@ -3,13 +3,14 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use io_uring::opcode;
 use io_uring::types::Fd;
+use io_uring::{opcode, squeue};
 
 use super::Token;
 
 /// Has the kernel do a MSG_RING request at once, on behalf of the thread (6.13).
 const REGISTER_SEND_MSG_RING: libc::c_uint = 31;
+const _: () = assert!(size_of::<squeue::Entry>() == 64, "as large as the kernel's struct");
 /// The message is not the last completion of the token: no request ends with it.
 const MORE: u32 = 1 << 1;
 

@@ -32,20 +32,24 @@ const STAGGER: usize = 64;
 /// bundles if buffers are of 4 KiB, and some percent less if they are of 16 KiB; piece by piece it
 /// costs the same (`cargo bench -p bowline-runtime --bench receive_mode`, on Linux 6.18).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum ReceiveMode {
     /// One buffer at a time, which is then the reader's, however little is in it.
     #[default]
     Single,
     /// Several at a time, if more has arrived than one holds: a completion for all of them
-    /// (RECVSEND_BUNDLE, 6.10). For peers that send much at once, into buffers that are smaller.
-    /// Some kernels mix up the order of what they receive so (6.14 does, and fixes of 6.15 went into
-    /// older ones since): so know yours.
+    /// (RECVSEND_BUNDLE). For peers that send much at once, into buffers that are smaller. Of what
+    /// one completion brings, a connection keeps its share of the buffers, a quarter, and the rest
+    /// is copied. Used from 6.16 on: kernels before that have it, from 6.10, mix up what arrives.
     Bundles,
     /// Piece by piece: what arrives is put into a buffer after what is there already, until it is
     /// full (IOU_PBUF_RING_INC, 6.12). Small messages then take no more memory than they are long,
     /// and many readers share a buffer, which goes back when the last of them is done with it.
     Incremental,
 }
+
+/// What is promised of the kernel, and of whoever has parts. Were it not so, parts might overlap.
+const ACCOUNT: &str = "the kernel fills what it was given, and each part is released once";
 
 /// What is known of a buffer.
 #[derive(Default)]
@@ -149,6 +153,12 @@ impl ProvidedBuffers {
     /// Takes note that the kernel put `length` bytes, for the connection at this place of the core's
     /// table, into a buffer and those that follow it; it `goes_on` with the last of them, or is done
     /// with all. Each part is `each`'s, to be released.
+    ///
+    /// The kernel does not tell where in a buffer it put them: that follows from what it told before,
+    /// and so this has to be called in the order in which the kernel filled. Completions come in that
+    /// order where only this thread has the kernel do their work (DEFER_TASKRUN): no place of the
+    /// queue becomes free meanwhile, so that after one that found none all others overflow too, in
+    /// order. Elsewhere the mode is `Single`, which needs no order.
     pub(crate) fn taken(
         &self,
         first: u16,
@@ -169,14 +179,14 @@ impl ProvidedBuffers {
             match goes_on && left == 0 {
                 true => state.users.set(state.users.get() + 1),
                 // The kernel is done with it, and the reader has its place among the users.
-                false => self.free.set(self.free.get() - 1),
+                false => self.free.set(self.free.get().checked_sub(1).expect(ACCOUNT)),
             }
             let next = self.following(state);
             each(Part { id, offset, length });
             if left == 0 {
                 return;
             }
-            assert!(length > 0, "the kernel filled no more than it was given");
+            assert!(length > 0, "{ACCOUNT}");
             id = next;
         }
     }
@@ -193,8 +203,9 @@ impl ProvidedBuffers {
         // In the last of a bundle the kernel notes how much it wanted of it. If nothing came then,
         // that is all that it puts there the next time.
         // SAFETY: the place is below `count`, so the entry lies in the ring. The kernel is done with
-        // it, as it has told of the buffer.
-        unsafe { self.ring.add(usize::from(state.place.get())).as_ref().len() }
+        // it: it wrote it before the completion that tells of the buffer, which was read after an
+        // acquiring load of the queue's tail. Nobody else's reference to it is around.
+        unsafe { self.ring.add(usize::from(state.place.get())).read_volatile() }.len()
     }
 
     /// The buffer that was given after this one.
@@ -223,7 +234,8 @@ impl ProvidedBuffers {
         debug_assert!(part.offset + part.length <= self.size);
         // SAFETY: by `taken` the part lies in its buffer, whose memory was zeroed when it was made.
         // Nobody writes to it: the kernel does not before the buffer is given, and if it goes on
-        // with it now, then beyond the part; and we never do.
+        // with it now, then beyond the part, as parts were told of in the order in which it filled
+        // them; and we never do.
         unsafe {
             let start = self.start(part.id).add(part.offset as usize);
             std::slice::from_raw_parts(start.as_ptr(), part.length as usize)
@@ -233,7 +245,7 @@ impl ProvidedBuffers {
     /// Lets go of a part. When nobody uses the buffer any more the kernel gets it.
     pub(crate) fn release(&self, part: Part) {
         let state = self.state(part.id);
-        let users = state.users.get() - 1;
+        let users = state.users.get().checked_sub(1).expect(ACCOUNT);
         state.users.set(users);
         if users == 0 {
             self.give(part.id);

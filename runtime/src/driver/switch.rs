@@ -20,6 +20,12 @@ use crate::metrics::Counters;
 /// The kernel's flag for rings of buffers that it may fill piece by piece.
 pub(crate) const INCREMENTAL: u16 = 2;
 
+/// Why a submission thread goes with one mode only.
+const UNORDERED: &str = "where a thread of the kernel's takes requests, completions may overtake \
+                         each other, and nobody could tell which part of a buffer is whose";
+const UNTRUSTED: &str = "this kernel has no bundles (6.10), or is older than 6.16 and may mix up \
+                         the order of what it receives in them";
+
 pub(crate) enum Driver {
     Ring(Ring),
     #[cfg(feature = "simulated-driver")]
@@ -136,7 +142,7 @@ impl Driver {
     }
 
     /// Shows the ring of receive buffers to the kernel. Returns how it fills them: as is wanted, or,
-    /// if it can't do that, one at a time.
+    /// if it can't do that or is not trusted to, one at a time.
     ///
     /// # Safety
     ///
@@ -156,12 +162,24 @@ impl Driver {
                         driver.submitter().register_buf_ring_with_flags(address, count, GROUP, flags)
                     }
                 };
-                if wanted == ReceiveMode::Incremental && register(INCREMENTAL).is_ok() {
-                    return Ok(wanted);
-                }
+                let features = driver.features();
+                let refused = match wanted {
+                    ReceiveMode::Single => None,
+                    // Completions have to come in the order in which buffers were filled.
+                    _ if features.polled => Some(UNORDERED.into()),
+                    ReceiveMode::Bundles if features.bundles => None,
+                    ReceiveMode::Bundles => Some(UNTRUSTED.into()),
+                    ReceiveMode::Incremental => match register(INCREMENTAL) {
+                        Ok(()) => return Ok(wanted),
+                        Err(error) => Some(error.to_string()),
+                    },
+                };
                 register(0).map_err(Error::of_buffers)?;
-                let bundles = wanted == ReceiveMode::Bundles && driver.features().bundles;
-                Ok(if bundles { wanted } else { ReceiveMode::Single })
+                if let Some(error) = refused {
+                    tracing::warn!(?wanted, error, "receive buffers are filled one at a time");
+                    return Ok(ReceiveMode::Single);
+                }
+                Ok(wanted)
             },
             {
                 driver.register_buffers(entries, count, wanted == ReceiveMode::Incremental);

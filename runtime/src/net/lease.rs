@@ -9,9 +9,9 @@ use crate::driver::provided::Part;
 
 /// Bytes that arrived, in one of the runtime's receive buffers. Dereferences to them.
 ///
-/// The buffer goes back to the kernel when the lease is dropped, and all others of it are. While it is held, other
-/// connections have one buffer less: what must be kept for long is better copied. The runtime does
-/// that itself when few buffers are left, so that no lease is ever waited for;
+/// The buffer goes back to the kernel when the lease is dropped, and all others of it are. While it
+/// is held, other connections have one buffer less: what must be kept for long is better copied. The
+/// runtime does that itself when few buffers are left, so that no lease is ever waited for;
 /// [`Metrics::copies`](crate::Metrics::copies) tells how often.
 pub struct Lease(pub(super) Chunk);
 

@@ -235,13 +235,19 @@ impl Connection {
         if wanted {
             counters.bytes_received.add(u64::from(length));
         }
+        // A bundle may be of more buffers than the connection is to have.
+        let (share, bundles) = (self.share(), buffers.mode() == ReceiveMode::Bundles);
+        let mut copied = 0;
         buffers.taken(first, length, completion.buffer_more, self.index(), |part| match wanted {
             true => {
-                let chunk = Chunk::new(self.core().clone(), part);
-                self.receiving.inbox.borrow_mut().push_back(chunk);
+                let mut chunk = Chunk::new(self.core().clone(), part);
+                let mut inbox = self.receiving.inbox.borrow_mut();
+                copied += u64::from(bundles && inbox.len() >= share && chunk.copy());
+                inbox.push_back(chunk);
             }
             false => buffers.release(part),
         });
+        self.count_copies(copied);
     }
 
     fn receive_failed(self: &Rc<Self>, error: i32, was: State) {

@@ -14,6 +14,7 @@ use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
 use super::Use::{Never, OnDemand, Required, WhereItWorks};
 use super::{Answer, Feature, row};
 use crate::driver::provided::{GROUP, LARGEST_PAGE};
+use crate::driver::ring::has_sound_bundles;
 use crate::driver::switch::INCREMENTAL;
 use crate::driver::{Token, message};
 
@@ -132,7 +133,7 @@ fn registrations(ring: IoUring) -> Vec<Feature> {
     if busy_poll.is_ok() {
         let _ = submitter.unregister_napi(&mut napi);
     }
-    let bundles = Answer::told(ring.params().is_feature_recvsend_bundle());
+    let bundles = Answer::told(has_sound_bundles(ring.params()));
     vec![
         row(
             "registered ring descriptor",
@@ -149,7 +150,7 @@ fn registrations(ring: IoUring) -> Vec<Feature> {
             OnDemand,
             "a buffer per receive",
         ),
-        row("RECVSEND_BUNDLE", "6.10", bundles, OnDemand, "a completion per buffer"),
+        row("RECVSEND_BUNDLE", "6.16", bundles, OnDemand, "a completion per buffer"),
         row("NAPI busy poll", "6.9", Answer::of(busy_poll), OnDemand, "interrupts"),
     ]
 }
