@@ -708,7 +708,8 @@ fn what_is_sent_without_a_copy_arrives_and_is_told_from_what_is_small() {
         assert_eq!(receive_exactly(&server, 5).await, b"small");
         assert_eq!(metrics().zero_copy_sends, 0);
         let mut rest = Vec::new();
-        for round in 0..rounds(30) {
+        let rounds = rounds(30);
+        for round in 0..rounds {
             let large = pattern(16_000 + round * 50_000, round);
             client.send(b"head");
             client.send_piece(large.clone());
@@ -718,7 +719,8 @@ fn what_is_sent_without_a_copy_arrives_and_is_told_from_what_is_small() {
             assert_eq!(receive_at_most(&server, &mut rest, 4).await, b"tail");
             client.drained(0).await.unwrap();
         }
-        assert!(metrics().zero_copy_sends >= 29);
+        // All but the first are large.
+        assert!(metrics().zero_copy_sends >= rounds as u64 - 1);
         assert_eq!(metrics().zero_copy_refused, 0);
     });
 }
