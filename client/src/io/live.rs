@@ -52,8 +52,9 @@ impl Live {
     /// # Errors
     ///
     /// [`ConnectError`]: a setting out of its range, or no replica.
-    pub fn new(config: Config) -> Result<Live, ConnectError> {
+    pub fn new(mut config: Config) -> Result<Live, ConnectError> {
         validate(&config)?;
+        config.live = None;
         let shared = Shared { config: Arc::new(config), generation: 0, wakers: Vec::new() };
         Ok(Live { shared: Arc::new(Mutex::new(shared)) })
     }
@@ -68,6 +69,8 @@ impl Live {
     /// [`ConnectError`] as for [`Live::new`]; nothing has changed then.
     pub fn set(&self, mut config: Config) -> Result<(), ConnectError> {
         validate(&config)?;
+        // It would hold itself for ever: one that was made for a client names what is set here.
+        config.live = None;
         let mut shared = self.lock();
         let old = shared.config.clone();
         // One that was made from the old has its switch, which may just be being turned.
