@@ -24,7 +24,8 @@ fn fetch_within(address: SocketAddr, patience: Duration) -> io::Result<String> {
     let end = Instant::now() + patience;
     let mut stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_write_timeout(Some(left(end)?))?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nhost: {address}\r\n\r\n")?;
+    // In one piece: whoever answers may do so, and close, as soon as it has read some of it.
+    stream.write_all(format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes())?;
     let answer = read_all(&mut stream, end)?;
     let answer = String::from_utf8(answer)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the answer is not text"))?;
