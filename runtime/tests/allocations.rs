@@ -87,7 +87,7 @@ fn pieces_do_not_allocate() {
                 yield_now().await;
             }
             receive(&server, PARTS * 4).await;
-            let allocated = count(rounds(20_000) / 10, async |_| {
+            let allocated = count(rounds(20_000).div_ceil(10), async |_| {
                 client.send(b"head");
                 client.send_piece(buffer::take(5000));
                 client.send_piece(shared.clone());
@@ -140,7 +140,7 @@ fn file_reads_do_not_allocate() {
         let registered = File::open(&path, options).await.unwrap();
         let mut batch = Batch::new();
         // Each reads ten blocks.
-        let allocated = count(rounds(20_000) / 100, async |index| {
+        let allocated = count(rounds(20_000).div_ceil(100), async |index| {
             let offset = (index % 15) as u64 * 4096;
             let (result, block) = plain.read_at(buffer::take(4096), offset).await;
             assert_eq!(result.unwrap(), 4096);
@@ -168,7 +168,7 @@ fn what_is_dropped_half_way_does_not_allocate() {
         let file = File::open(&path, OpenOptions::new().read(true)).await.unwrap();
         let (listener, address) = listen();
         let (client, server) = accept_one(&listener, address).await;
-        let allocated = count(rounds(20_000) / 10, async |_| {
+        let allocated = count(rounds(20_000).div_ceil(10), async |_| {
             common::poll_once(file.read_at(buffer::take(4096), 0));
             common::poll_once(server.receive());
             common::poll_once(sleep_until(now() + LONG));
