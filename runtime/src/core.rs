@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::driver::provided::{ProvidedBuffers, ReceiveMode};
 use crate::driver::switch::Driver;
 use crate::driver::{Completion, Kind, Request, Token, Transfer};
+use crate::inbox::{Line, Places};
 use crate::metrics::{Counters, Metrics};
 use crate::net::connection::Connection;
 use crate::net::listener::Listening;
@@ -27,11 +28,6 @@ use crate::share::Share;
 use crate::task::table::Tasks;
 use crate::task::waker::TaskId;
 use crate::timer::Timers;
-
-/// So many tasks that other threads asked for may be there and not have begun; what else was asked
-/// waits in the inbox. Were all taken in at once, and not all polled in a turn, each turn's would
-/// queue up behind those of the turn before, without end, and whoever is woken behind them all.
-const UNBEGUN: usize = 256;
 
 /// What the builder decided.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +75,8 @@ pub(crate) struct Core {
     /// Free places among the files registered.
     pub(crate) places: RefCell<Vec<u32>>,
     pub(crate) remote: Arc<Remote>,
-    /// How many tasks that other threads asked for have not begun.
-    unbegun: Cell<usize>,
+    /// Of tasks that other threads asked for, by line, those that have not begun.
+    unbegun: [Places; 2],
     pub(crate) counters: Counters,
     registration: Cell<Option<Registration>>,
     /// Where the kernel puts what it reads from the remote's event. It writes there only while a
@@ -121,7 +117,7 @@ impl Core {
             pool: Pool::new(),
             places: RefCell::default(),
             remote,
-            unbegun: Cell::new(0),
+            unbegun: Default::default(),
             counters: Counters::default(),
             registration: Cell::new(Some(registration)),
             wake_count: Box::default(),
@@ -219,21 +215,23 @@ impl Core {
         for id in inbox.take_wakes() {
             self.counters.remote_wakes.add(u64::from(self.tasks.wake(id)));
         }
-        for spawn in inbox.take_asked(UNBEGUN - self.unbegun.get()) {
-            self.unbegun.set(self.unbegun.get() + 1);
-            spawn();
+        for (line, places) in Line::ALL.into_iter().zip(&self.unbegun) {
+            inbox.take_asked(line, places.left()).for_each(|spawn| spawn(places.take()));
         }
     }
 
     /// Whether other threads ask for something that may be taken in.
     pub(crate) fn is_asked(&self) -> bool {
-        let inbox = self.remote.inbox();
-        inbox.has_wakes() || self.unbegun.get() < UNBEGUN && inbox.has_asked()
+        self.is_urgently_asked() || self.may_take_in(Line::Background)
     }
 
-    /// To be called by a task that another thread asked for, as it begins.
-    pub(crate) fn begin_asked(&self) {
-        self.unbegun.set(self.unbegun.get() - 1);
+    /// The same, but for background tasks.
+    pub(crate) fn is_urgently_asked(&self) -> bool {
+        self.remote.inbox().has_wakes() || self.may_take_in(Line::Front)
+    }
+
+    fn may_take_in(&self, line: Line) -> bool {
+        self.unbegun[line as usize].left() > 0 && self.remote.inbox().has_asked(line)
     }
 
     /// Hands a send request to the ring for each connection that has something to say.

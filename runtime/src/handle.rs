@@ -6,7 +6,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::core;
+use crate::inbox::Line;
 #[cfg(doc)]
 use crate::promise::Lost;
 use crate::promise::{RemoteHandle, promise};
@@ -47,7 +47,12 @@ impl Handle {
     /// The runtime takes in what has come once a turn, but no more than 256 that have not begun, so
     /// that what else it does goes on however much comes. If 4096 wait already it is swamped, or
     /// stuck: this one is refused, which the handle tells ([`Lost::Refused`]) and
-    /// [`Metrics::remote_refused`](crate::Metrics::remote_refused) counts.
+    /// [`Metrics::remote_refused`](crate::Metrics::remote_refused) counts. What is spawned at
+    /// [`Stage::Background`] is counted apart, so that nothing else waits for it.
+    ///
+    /// Whoever calls this, wakes a task or sends to a channel of a core that sleeps makes a system
+    /// call: `io_uring_register` where the kernel can send a message (6.13), else `write`. A filter
+    /// of system calls on that thread has to let both through.
     #[track_caller]
     pub fn spawn<C, F>(&self, make: C) -> RemoteHandle<F::Output>
     where
@@ -66,13 +71,13 @@ impl Handle {
     {
         let (promise, handle) = promise();
         let (refuse, spawned) = (promise.refusal(), Location::caller());
-        let job = Box::new(move || {
+        let job = Box::new(move |place| {
             drop(spawn_from(spawned, stage, async move {
-                core::with(|core| core.begin_asked());
+                drop(place);
                 promise.keep(make().await);
             }));
         });
-        if let Err(job) = self.remote.push_job(job) {
+        if let Err(job) = self.remote.push_job(Line::of(stage), job) {
             refuse();
             drop(job);
         }
@@ -88,9 +93,9 @@ impl Handle {
     #[track_caller]
     pub fn order(&self, end: impl FnOnce() + Send + 'static) {
         let spawned = Location::caller();
-        let order = move || {
+        let order = move |place| {
             drop(spawn_from(spawned, Stage::Work, async move {
-                core::with(|core| core.begin_asked());
+                drop(place);
                 end();
             }));
         };

@@ -1,11 +1,17 @@
 //! What other threads ask of a core, until it has time for it.
 //!
 //! They may ask faster than the core can do it. So all that is bounded: of wakes, 1024 wait, and if
-//! there are more, every task is woken, which is always allowed; of jobs, 4096 wait, and more are
-//! refused. Orders, which end something, are never refused: there is no more of them than of what
-//! they end. Jobs and orders stand in one line, so that an order finds begun what it is to end.
+//! there are more, every task is woken, which is always allowed; of jobs, 4096 wait in a line, and
+//! more are refused. Orders, which end something, are never refused: there is no more of them than
+//! of what they end. They stand in line with jobs, so that an order finds begun what it is to end.
+//! Background jobs have a line of their own, as they may have to wait for long, and nothing is to
+//! wait behind them.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use crate::queue::{ArrayQueue, SegQueue};
+use crate::task::Stage;
 use crate::task::waker::TaskId;
 
 #[cfg(loom)]
@@ -18,18 +24,71 @@ const WAKES: usize = if cfg!(loom) { 1 } else { 1024 };
 /// So many jobs can wait.
 const JOBS: usize = if cfg!(loom) { 1 } else { 4096 };
 
-/// What runs on the core.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+/// Spawns a task on the core, which keeps the place it is given until it begins.
+pub(crate) type Job = Box<dyn FnOnce(Place) + Send>;
+
+/// Which line something stands in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Line {
+    /// Jobs of all stages but the last, and orders.
+    Front,
+    /// Jobs of [`Stage::Background`].
+    Background,
+}
+
+impl Line {
+    pub(crate) const ALL: [Line; 2] = [Line::Front, Line::Background];
+
+    pub(crate) fn of(stage: Stage) -> Line {
+        if stage == Stage::Background { Line::Background } else { Line::Front }
+    }
+}
+
+/// So many tasks of one line may be taken in and not have begun. Were all taken in at once, and not
+/// all polled in a turn, each turn's would queue up behind those of the turn before, without end,
+/// and whoever is woken behind them all.
+const UNBEGUN: usize = 256;
+
+/// The core's count of tasks of one line that were taken in and have not begun.
+#[derive(Clone, Default)]
+pub(crate) struct Places(Rc<Cell<usize>>);
+
+impl Places {
+    /// How many more may be taken in.
+    pub(crate) fn left(&self) -> usize {
+        UNBEGUN - self.0.get()
+    }
+
+    pub(crate) fn take(&self) -> Place {
+        self.0.set(self.0.get() + 1);
+        Place(self.clone())
+    }
+}
+
+/// Kept by a task until it begins, or is dropped without.
+pub(crate) struct Place(Places);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let taken = &self.0.0;
+        taken.set(taken.get() - 1);
+    }
+}
 
 pub(crate) struct Inbox {
     wakes: ArrayQueue<TaskId>,
     wake_all: AtomicBool,
-    asked: SegQueue<Asked>,
-    /// How many jobs wait among what is asked, or are about to.
-    jobs: AtomicUsize,
+    lines: [Waiting; 2],
     refused: AtomicU64,
     /// Nobody will look any more.
     closed: AtomicBool,
+}
+
+/// What waits in a line.
+struct Waiting {
+    asked: SegQueue<Asked>,
+    /// How many jobs are among that, or about to be.
+    jobs: AtomicUsize,
 }
 
 enum Asked {
@@ -37,13 +96,28 @@ enum Asked {
     Order(Job),
 }
 
+impl Waiting {
+    fn new() -> Waiting {
+        Waiting { asked: SegQueue::new(), jobs: AtomicUsize::new(0) }
+    }
+
+    fn pop(&self) -> Option<Job> {
+        match self.asked.pop()? {
+            Asked::Job(job) => {
+                self.jobs.fetch_sub(1, Ordering::Relaxed);
+                Some(job)
+            }
+            Asked::Order(order) => Some(order),
+        }
+    }
+}
+
 impl Inbox {
     pub(crate) fn new() -> Inbox {
         Inbox {
             wakes: ArrayQueue::new(WAKES),
             wake_all: AtomicBool::new(false),
-            asked: SegQueue::new(),
-            jobs: AtomicUsize::new(0),
+            lines: [Waiting::new(), Waiting::new()],
             refused: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         }
@@ -57,23 +131,24 @@ impl Inbox {
     }
 
     /// Asks for a job. Gives it back if too many wait.
-    pub(crate) fn push_job(&self, job: Job) -> Result<(), Job> {
+    pub(crate) fn push_job(&self, line: Line, job: Job) -> Result<(), Job> {
         let one_more = |jobs| (jobs < JOBS).then_some(jobs + 1);
-        if self.jobs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+        let waiting = &self.lines[line as usize].jobs;
+        if waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(job);
         }
-        self.push(Asked::Job(job));
+        self.push(line, Asked::Job(job));
         Ok(())
     }
 
     /// Gives an order.
     pub(crate) fn push_order(&self, order: Job) {
-        self.push(Asked::Order(order));
+        self.push(Line::Front, Asked::Order(order));
     }
 
-    fn push(&self, asked: Asked) {
-        self.asked.push(asked);
+    fn push(&self, line: Line, asked: Asked) {
+        self.lines[line as usize].asked.push(asked);
         // Beside the one in `close`: either that finds what was pushed, or this that it is closed.
         fence(Ordering::SeqCst);
         if self.is_closed() {
@@ -87,7 +162,7 @@ impl Inbox {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self.has_wakes() && !self.has_asked()
+        !self.has_wakes() && !Line::ALL.into_iter().any(|line| self.has_asked(line))
     }
 
     pub(crate) fn has_wakes(&self) -> bool {
@@ -95,8 +170,8 @@ impl Inbox {
     }
 
     /// Whether there are jobs or orders.
-    pub(crate) fn has_asked(&self) -> bool {
-        !self.asked.is_empty()
+    pub(crate) fn has_asked(&self, line: Line) -> bool {
+        !self.lines[line as usize].asked.is_empty()
     }
 
     /// Whether all tasks are to be woken.
@@ -111,18 +186,8 @@ impl Inbox {
     }
 
     /// Jobs and orders, as they came, up to so many.
-    pub(crate) fn take_asked(&self, most: usize) -> impl Iterator<Item = Job> {
-        std::iter::from_fn(|| self.pop()).take(most)
-    }
-
-    fn pop(&self) -> Option<Job> {
-        match self.asked.pop()? {
-            Asked::Job(job) => {
-                self.jobs.fetch_sub(1, Ordering::Relaxed);
-                Some(job)
-            }
-            Asked::Order(order) => Some(order),
-        }
+    pub(crate) fn take_asked(&self, line: Line, most: usize) -> impl Iterator<Item = Job> {
+        std::iter::from_fn(move || self.lines[line as usize].pop()).take(most)
     }
 
     /// Drops what came, and from now on whatever comes: who awaits results is told.
@@ -133,8 +198,10 @@ impl Inbox {
     }
 
     fn clear(&self) {
-        while let Some(asked) = self.pop() {
-            drop(asked);
+        for line in &self.lines {
+            while let Some(asked) = line.pop() {
+                drop(asked);
+            }
         }
     }
 
@@ -160,7 +227,13 @@ mod loom_tests {
     fn job() -> (Arc<()>, Job) {
         let held = Arc::new(());
         let kept = held.clone();
-        (held, Box::new(move || drop(kept)))
+        (held, Box::new(move |_| drop(kept)))
+    }
+
+    /// Does what waits, up to so many.
+    fn run(inbox: &Inbox, most: usize) -> usize {
+        let places = Places::default();
+        inbox.take_asked(Line::Front, most).map(|job| job(places.take())).count()
     }
 
     #[test]
@@ -172,7 +245,7 @@ mod loom_tests {
             let asking = thread::spawn({
                 let inbox = inbox.clone();
                 move || {
-                    assert!(inbox.push_job(job).is_ok());
+                    assert!(inbox.push_job(Line::Front, job).is_ok());
                     inbox.push_order(order);
                 }
             });
@@ -189,18 +262,18 @@ mod loom_tests {
             let inbox = Arc::new(Inbox::new());
             let ask = |inbox: Arc<Inbox>| {
                 let (held, job) = job();
-                move || (inbox.push_job(job).is_ok(), held)
+                move || (inbox.push_job(Line::Front, job).is_ok(), held)
             };
             let asking = thread::spawn(ask(inbox.clone()));
             let (mine, held) = ask(inbox.clone())();
-            assert!(inbox.jobs.load(Ordering::Relaxed) <= JOBS);
-            let mut done = inbox.take_asked(1).map(|job| job()).count();
+            assert!(inbox.lines[0].jobs.load(Ordering::Relaxed) <= JOBS);
+            let mut done = run(&inbox, 1);
             let (others, held_by_other) = asking.join().unwrap();
-            done += inbox.take_asked(2).map(|job| job()).count();
+            done += run(&inbox, 2);
             assert_eq!(done, usize::from(mine) + usize::from(others));
             assert_eq!(inbox.refused(), 2 - done as u64);
             assert_eq!((Arc::strong_count(&held), Arc::strong_count(&held_by_other)), (1, 1));
-            assert_eq!(inbox.jobs.load(Ordering::Relaxed), 0);
+            assert_eq!(inbox.lines[0].jobs.load(Ordering::Relaxed), 0);
         });
     }
 
@@ -213,17 +286,17 @@ mod loom_tests {
                 let (inbox, begun) = (inbox.clone(), begun.clone());
                 move || {
                     let begins = begun.clone();
-                    let begin = Box::new(move || *begins.lock().unwrap() = true);
-                    assert!(inbox.push_job(begin).is_ok());
-                    let end = Box::new(move || assert!(*begun.lock().unwrap()));
+                    let begin = Box::new(move |_| *begins.lock().unwrap() = true);
+                    assert!(inbox.push_job(Line::Front, begin).is_ok());
+                    let end = Box::new(move |_| assert!(*begun.lock().unwrap()));
                     inbox.push_order(end);
                 }
             });
-            inbox.take_asked(1).for_each(|job| job());
-            inbox.take_asked(1).for_each(|job| job());
+            run(&inbox, 1);
+            run(&inbox, 1);
             asking.join().unwrap();
-            inbox.take_asked(2).for_each(|job| job());
-            assert!(!inbox.has_asked() && *begun.lock().unwrap());
+            run(&inbox, 2);
+            assert!(!inbox.has_asked(Line::Front) && *begun.lock().unwrap());
         });
     }
 

@@ -15,7 +15,8 @@ mod model {
     const PLACES: usize = 8;
 
     /// It orders no more than crossbeam's do, and less where these have fences of their own: what
-    /// holds with it holds with them.
+    /// holds with it holds with them. Of progress it says nothing: where a pusher has a place and has
+    /// not filled it yet, crossbeam's wait for it, and this finds nothing.
     pub(crate) struct ArrayQueue<T> {
         capacity: usize,
         head: AtomicUsize,

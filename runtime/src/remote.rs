@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use crate::bell::Bell;
 use crate::doze::Doze;
 use crate::error::Error;
-use crate::inbox::{Inbox, Job};
+use crate::inbox::{Inbox, Job, Line};
 use crate::task::waker::TaskId;
 
 /// The part of a core that other threads see.
@@ -50,8 +50,8 @@ impl Remote {
     }
 
     /// Gives the job back if too many wait.
-    pub(crate) fn push_job(&self, job: Job) -> Result<(), Job> {
-        let pushed = self.inbox.push_job(job);
+    pub(crate) fn push_job(&self, line: Line, job: Job) -> Result<(), Job> {
+        let pushed = self.inbox.push_job(line, job);
         self.rouse();
         pushed
     }

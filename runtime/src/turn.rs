@@ -145,7 +145,7 @@ impl Core {
     /// Whether anything but background tasks is ready, or would be if it was looked for.
     fn is_wanted(&self, now: Instant) -> bool {
         self.tasks.is_urgent()
-            || self.is_asked()
+            || self.is_urgently_asked()
             || self.is_timer_due(now)
             || self.driver.borrow_mut().has_completions()
     }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bowline_runtime::channel::{Closed, TrySendError, bounded};
-use bowline_runtime::{Answer, Handle, Lost, Runtime, metrics, probe, spawn, yield_now};
+use bowline_runtime::{Answer, Handle, Lost, Runtime, Stage, metrics, probe, spawn, yield_now};
 use common::{rounds, run};
 
 #[test]
@@ -294,6 +294,30 @@ fn what_is_asked_faster_than_it_is_polled_does_not_pile_up_before_what_else_a_co
             assert!(polls <= 300, "{polls} tasks were polled before one that was ready");
             assert!(after.live_tasks <= 300, "{} tasks have not begun", after.live_tasks);
         }
+    });
+}
+
+#[test]
+fn what_ends_something_does_not_wait_for_background_tasks() {
+    let runtime = Runtime::builder().build().unwrap();
+    let handle = runtime.handle();
+    common::run_on(&runtime, async {
+        for _ in 0..4000 {
+            // As long as one of these is not done, there is no time to spare for the next.
+            let spend = || async {
+                let end = bowline_runtime::clock_now() + Duration::from_millis(1);
+                while bowline_runtime::clock_now() < end {}
+            };
+            drop(handle.spawn_at(Stage::Background, spend));
+        }
+        let (told, ended) = std::sync::mpsc::channel();
+        handle.order(move || told.send(()).unwrap());
+        let answer = handle.spawn(|| async { 1 });
+        let before = bowline_runtime::metrics().turns;
+        assert_eq!(answer.await, Ok(1));
+        ended.try_recv().expect("the order came before");
+        let turns = bowline_runtime::metrics().turns - before;
+        assert!(turns <= 3, "they waited for {turns} turns");
     });
 }
 

@@ -266,7 +266,7 @@ mod tests {
         let (live, watch) = Live::watch(path, watch, adapt).unwrap();
         signal_hook::low_level::raise(SIGHUP).unwrap();
         let until = Instant::now() + Duration::from_secs(20);
-        while live.generation() == 0 {
+        while watch.loaded() == 0 {
             assert!(Instant::now() < until, "it was not read");
             thread::yield_now();
         }
