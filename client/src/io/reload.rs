@@ -16,7 +16,7 @@ use signal_hook::SigId;
 use signal_hook::consts::SIGHUP;
 use tracing::{info, warn};
 
-use super::config::{Config, ConnectError};
+use super::config::{Config, ConnectError, Replica};
 use super::file::{FileError, resolve};
 use super::live::Live;
 
@@ -81,7 +81,7 @@ impl Live {
         adapt: impl Fn(Config) -> Config + Send + 'static,
     ) -> Result<(Live, Watch), WatchError> {
         let mut source = Source::new(path.into(), watch.resolve);
-        let live = Live::new(adapt(source.read()?))?;
+        let live = Live::new(adapt(source.read(&[])?))?;
         let shared = Arc::new(Shared::default());
         let signal = signal_hook::flag::register(SIGHUP, shared.signalled.clone())?;
         let (of, target) = (shared.clone(), live.clone());
@@ -143,6 +143,10 @@ impl Shared {
     }
 }
 
+/// With so much time gone for names, none is asked for any more in that round: the file has to be
+/// looked at again.
+const MOST_ASKING: Duration = Duration::from_secs(3);
+
 /// Where configurations come from.
 struct Source {
     path: PathBuf,
@@ -156,17 +160,17 @@ impl Source {
         Source { path, seen: None, every, resolved: Instant::now() }
     }
 
-    fn read(&mut self) -> Result<Config, FileError> {
+    /// What the file says now. Names whose addresses are known have their turn later.
+    fn read(&mut self, known: &[Replica]) -> Result<Config, FileError> {
         // Before it is read: what changes meanwhile is read the next time.
         self.seen = stamp(&self.path);
-        self.resolved = Instant::now();
-        Config::from_file(&self.path)
+        Config::from_file_again(&self.path, known)
     }
 
     /// Another configuration, if there is a reason for one.
     fn next(&mut self, told: bool, now: &Config) -> Option<Result<Config, FileError>> {
         if told || stamp(&self.path) != self.seen {
-            return Some(self.read());
+            return Some(self.read(&now.replicas));
         }
         if self.resolved.elapsed() < self.every {
             return None;
@@ -187,8 +191,13 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 fn moved(config: &Config) -> Option<Config> {
     let mut moved = config.clone();
     let mut any = false;
+    let began = Instant::now();
     for replica in &mut moved.replicas {
         let Some(host) = &replica.host else { continue };
+        if began.elapsed() > MOST_ASKING {
+            warn!("names take long to be looked up; the others keep their addresses");
+            break;
+        }
         match resolve(host, Some(replica.address)) {
             Ok(address) => {
                 any |= address != replica.address;
@@ -203,7 +212,6 @@ fn moved(config: &Config) -> Option<Config> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::Replica;
 
     fn written(port: u16) -> String {
         format!("[[replica]]\nid = 1\naddress = \"127.0.0.1:{port}\"\n")
@@ -214,7 +222,7 @@ mod tests {
         let path = folder.path().join("replicas.toml");
         fs::write(&path, text).unwrap();
         let mut source = Source::new(path.clone(), Duration::from_secs(3600));
-        let config = source.read().unwrap();
+        let config = source.read(&[]).unwrap();
         (folder, path, source, config)
     }
 
@@ -255,6 +263,17 @@ mod tests {
         let moved_there = moved(&Config::new([replica])).unwrap();
         assert!(moved_there.replicas[0].address.ip().is_loopback());
         assert!(moved(&moved_there).is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_read_again_waits_for_no_name_whose_address_is_known() {
+        let named = "[[replica]]\nid = 1\naddress = \"no such host:7000\"\n";
+        let (_folder, path, mut source, mut config) = source(&written(7000));
+        config.replicas[0].host = Some("no such host:7000".to_owned());
+        fs::write(&path, format!("second_copies = false\n{named}")).unwrap();
+        let found = source.next(false, &config).unwrap().unwrap();
+        assert!(!found.core.switch.is_on());
+        assert_eq!(found.replicas[0].address, config.replicas[0].address);
     }
 
     #[test]

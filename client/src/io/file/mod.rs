@@ -7,6 +7,7 @@
 //!     pick = "power-of-two"       # or "hot-cold", "round-robin", "first"
 //!     warm_up = "10s"             # a replica that was just connected is spared for so long
 //!     load_lifetime = "100ms"     # what a replica says of its load and freshness counts so long
+//!     reserve = "0s"              # of each deadline for the caller's own work after the reply
 //!     patience = "1s"             # a call waits so long for a replica to be connected
 //!     retry = { most = 2, first = "1ms", max = "100ms" }   # what all replicas refused
 //!     eject = { after = 5, first = "1s", max = "30s" }     # or { enabled = false }
@@ -17,7 +18,7 @@
 //!
 //!     [[replica]]
 //!     id = 1
-//!     address = "10.0.0.1:7000"   # or a name and port, or an SRV record's name (`_bowline._tcp.r1`)
+//!     address = "10.0.0.1:7000"   # or a name and port, or an SRV record's name (`_bowline._tcp.r1.example`)
 //!     domain = "rack a"
 //!
 //!     [[replica]]
@@ -58,6 +59,8 @@
 mod line;
 mod resolve;
 mod span;
+#[cfg(feature = "srv")]
+mod srv;
 mod written;
 
 use std::path::Path;
@@ -66,8 +69,8 @@ use std::sync::Arc;
 use bowline_protocol::Method;
 
 use self::line::{Step, line_of};
-use self::written::{Written, WrittenCandidate, WrittenHedge, WrittenMethod};
-use super::config::{Config, MethodConfig, Spot};
+use self::written::{MOST_ERROR, Written, WrittenCandidate, WrittenHedge, WrittenMethod};
+use super::config::{Config, MethodConfig, Replica, Spot};
 use crate::core::{Budget, Candidate, ConfigError};
 
 pub(super) use self::resolve::resolve;
@@ -103,10 +106,14 @@ impl Config {
     ///
     /// [`FileError`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Config, FileError> {
-        let path = path.as_ref();
+        Config::from_file_again(path.as_ref(), &[])
+    }
+
+    /// As [`Config::from_toml_again`].
+    pub(super) fn from_file_again(path: &Path, known: &[Replica]) -> Result<Config, FileError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| FileError::Read { path: path.display().to_string(), error })?;
-        Config::from_toml(&text)
+        Config::from_toml_again(&text, known)
     }
 
     /// Reads replicas, methods and budgets from TOML; all else is as in [`Config::new`]. Host names
@@ -116,6 +123,12 @@ impl Config {
     ///
     /// [`FileError`], which names the line.
     pub fn from_toml(text: &str) -> Result<Config, FileError> {
+        Config::from_toml_again(text, &[])
+    }
+
+    /// The same, where the addresses of some names are known: those are not looked up, so that what
+    /// else the file says (that second copies are to stop) waits for no name server.
+    pub(super) fn from_toml_again(text: &str, known: &[Replica]) -> Result<Config, FileError> {
         let written: Written = toml::from_str(text)?;
         let mut config = Config::new([]);
         config.core.switch.set(written.second_copies);
@@ -129,7 +142,7 @@ impl Config {
         for (n, replica) in written.replica.iter().enumerate() {
             let at = |key| line_of(text, &[Step::Key("replica"), Step::Item(n), Step::Key(key)]);
             let value = |key, what| FileError::Value { line: at(key), what };
-            let replica = replica.replica().map_err(|what| value("address", what))?;
+            let replica = replica.replica(known).map_err(|what| value("address", what))?;
             let way = [Step::Key("replica"), Step::Item(n)];
             let valid = replica.placement(0, None, Spot::default()).validate();
             valid.map_err(|error| refused(text, &way, &error))?;
@@ -168,8 +181,11 @@ fn read_method(
             return Err(FileError::Value { line: at(way), what: what.to_owned() });
         }
     }
-    if let Some(number) = written.judged_twice() {
-        let what = format!("error {number} is here twice; a reply is worth one thing");
+    if let Some(number) = written.misjudged() {
+        let what = match number {
+            0..=MOST_ERROR => format!("error {number} is here twice; a reply is worth one thing"),
+            _ => format!("there is no error {number}; a service's own end at {MOST_ERROR}"),
+        };
         return Err(FileError::Value { line: at(&[Step::Key("replies")]), what });
     }
     let (id, mut of) = written.method();

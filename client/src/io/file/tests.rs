@@ -160,6 +160,8 @@ fn what_replies_are_worth_and_how_stale_they_may_be_is_read() {
     assert_eq!(judged, [Verdict::Good, Verdict::Retryable, Verdict::Stale, Verdict::Fatal]);
     let text = "[[method]]\nid = 3\nreplies = { good = [5], stale = [9, 5] }\n";
     assert_eq!(error(text), "line 6: error 5 is here twice; a reply is worth one thing");
+    let text = "[[method]]\nid = 3\nreplies = { retryable = [65300] }\n";
+    assert_eq!(error(text), "line 6: there is no error 65300; a service's own end at 65279");
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn the_machine_s_settings_are_read_and_checked() {
     let found = error("zone = \"a\"\n[eject]\nafter = 0\n");
     assert_eq!(found, "line 3: eject.after is 0, but must be at least 1");
     let found = error("patience = \"1s\"\nretry = { most = 9 }\n");
-    assert_eq!(found, "line 2: retry.most is 9, but must be 1 to 5");
+    assert_eq!(found, "line 2: retry.most is 9, but must be 0 to 5");
     assert_eq!(error("\nwarm_up = \"3601s\"\n"), "line 2: warm_up is 3601s, but must be up to 1 h");
     assert!(error("pick = \"best\"\n").contains("line 1"));
 }

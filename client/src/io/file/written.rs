@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bowline_protocol::{Method, TrafficClass};
+use bowline_protocol::{Method, Status, TrafficClass};
 use serde::Deserialize;
 
 use super::resolve::resolve;
@@ -162,6 +162,9 @@ pub(super) struct WrittenMethod {
     pub(super) shadow: Vec<WrittenCandidate>,
 }
 
+/// The greatest number of an error of a service's own: their codes begin above the protocol's.
+pub(super) const MOST_ERROR: u16 = u16::MAX - Status::APP;
+
 /// The numbers of the service's own errors, by what they are worth. All others are fatal.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -263,9 +266,11 @@ impl WrittenBudget {
 
 impl WrittenReplica {
     /// The error says what to do about it.
-    pub(super) fn replica(&self) -> Result<Replica, String> {
+    pub(super) fn replica(&self, known: &[Replica]) -> Result<Replica, String> {
         let literal = self.address.parse().ok();
-        let address = match literal {
+        let same = |it: &&Replica| it.host.as_ref() == Some(&self.address);
+        let found = literal.or_else(|| known.iter().find(same).map(|it| it.address));
+        let address = match found {
             Some(address) => address,
             None => resolve(&self.address, None)?,
         };
@@ -286,9 +291,9 @@ impl WrittenReplica {
 }
 
 impl WrittenMethod {
-    /// An error of the service's that is said to be worth two things.
-    pub(super) fn judged_twice(&self) -> Option<u16> {
-        self.replies.as_ref()?.twice()
+    /// An error of the service's that is said to be worth two things, or that no service has.
+    pub(super) fn misjudged(&self) -> Option<u16> {
+        self.replies.as_ref()?.misjudged()
     }
 
     pub(super) fn method(&self) -> (Method, MethodConfig) {
@@ -329,9 +334,12 @@ impl WrittenReplies {
         each.into_iter().flat_map(of).collect()
     }
 
-    /// An error that is said to be worth two things.
-    fn twice(&self) -> Option<u16> {
+    /// An error that is said to be worth two things, or that no service has.
+    fn misjudged(&self) -> Option<u16> {
         let all = self.verdicts();
+        if let Some(&(number, _)) = all.iter().find(|&&(number, _)| number > MOST_ERROR) {
+            return Some(number);
+        }
         let (_, &(number, _)) = all
             .iter()
             .enumerate()
