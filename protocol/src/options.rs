@@ -218,6 +218,15 @@ impl Freshness {
         Freshness { staleness, ..Freshness::ANY }
     }
 
+    /// What both demand.
+    #[must_use]
+    pub fn and(self, other: Freshness) -> Freshness {
+        Freshness {
+            version: self.version.max(other.version),
+            staleness: self.staleness.min(other.staleness),
+        }
+    }
+
     /// What is of this freshness is known to be less than that demands.
     pub fn is_behind(&self, demand: &Freshness) -> bool {
         let old = self.version != 0 && self.version < demand.version;

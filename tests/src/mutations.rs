@@ -474,14 +474,14 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a call with a key has copies at two stores of results",
         KEYED,
-        "            one_store && keeps(place) && keeps(copy.replica)",
-        "            (one_store || true) && keeps(place) && keeps(copy.replica)",
+        "            one_store && keeps(place) && copy.keeps",
+        "            (one_store || true) && keeps(place) && copy.keeps",
     ),
     mutation(
         "a key protects what keeps no results by it",
         KEYED,
-        "            one_store && keeps(place) && keeps(copy.replica)",
-        "            one_store && (keeps(place) && keeps(copy.replica) || true)",
+        "            one_store && keeps(place) && copy.keeps",
+        "            one_store && (keeps(place) && copy.keeps || true)",
     ),
     mutation(
         "the switch for second copies does nothing to calls that begin",

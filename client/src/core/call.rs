@@ -37,6 +37,10 @@ pub(crate) struct Copied {
     pub(crate) replica: u16,
     /// The place of its latency in the table.
     pub(crate) class: u16,
+    /// The store of results that the replica shared when the copy went there, and whether it kept the
+    /// results of the method.
+    pub(crate) store: Option<u32>,
+    pub(crate) keeps: bool,
     /// One of the tied pair, which are always 0 and 1.
     pub(crate) tied: bool,
     /// The replica did not serve the call: it is not asked again.
@@ -59,6 +63,8 @@ impl Copied {
         cause: Cause::First,
         replica: 0,
         class: 0,
+        store: None,
+        keeps: false,
         tied: false,
         failed: false,
         executed: false,

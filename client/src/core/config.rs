@@ -98,7 +98,7 @@ pub struct Config {
 /// takes a token of the budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryConfig {
-    /// How often a call is tried again. 1 to 5.
+    /// How often a call is tried again. 0 to 5.
     pub most: u8,
     /// The first span. 10 us to 60 s.
     pub first: Duration,
@@ -140,7 +140,7 @@ impl Limits {
 
 impl RetryConfig {
     fn validate(&self) -> Result<(), ConfigError> {
-        check("retry.most", self.most, (1..=5).contains(&self.most), "1 to 5")?;
+        check("retry.most", self.most, self.most <= 5, "0 to 5")?;
         let minute = Duration::from_secs(60);
         let held = self.first >= Duration::from_micros(10) && self.first <= minute;
         check_span("retry.first", self.first, held, "10 us to 60 s")?;

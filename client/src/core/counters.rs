@@ -82,6 +82,8 @@ pub struct Counters {
     pub errors: u64,
     /// Of those: replies that were not as fresh as their calls demand.
     pub stale: u64,
+    /// Replies to calls that demand freshness, which do not say how fresh they are.
+    pub unsaid: u64,
     /// Frames that named no copy that is out.
     pub stray: u64,
     /// Extra copies that were not sent.
@@ -233,6 +235,7 @@ impl Counters {
             wasted: self.wasted - earlier.wasted,
             errors: self.errors - earlier.errors,
             stale: self.stale - earlier.stale,
+            unsaid: self.unsaid - earlier.unsaid,
             stray: self.stray - earlier.stray,
             denied: self.denied - earlier.denied,
             switched_off: self.switched_off - earlier.switched_off,

@@ -16,7 +16,7 @@ pub struct Spec<P> {
     pub payload: P,
     /// The payload's length, in bytes.
     pub size: u32,
-    /// When the call must be done, by the clock of this core.
+    /// When the call must be done, by the clock of this core; in a day at the latest.
     pub deadline: Instant,
     /// What is done against the tail.
     pub policy: PolicyId,

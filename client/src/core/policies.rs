@@ -327,7 +327,7 @@ impl Policies {
     }
 
     /// The name's calls are bounded by these from now on.
-    pub(crate) fn bound(&mut self, id: PolicyId, limits: Limits) {
+    pub(crate) fn limit_copies(&mut self, id: PolicyId, limits: Limits) {
         if let Some(name) = self.names.get_mut(usize::from(id.0)) {
             name.limits = limits;
         }

@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
 }
 
 /// What a replica promises of a method.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Promise {
     /// Running it twice does no harm.
     pub(crate) idempotent: bool,
@@ -70,6 +70,8 @@ pub(crate) struct Replica {
     pub(crate) load_at: Instant,
     /// What it said that it holds, and when it said so last.
     pub(crate) held: Freshness,
+    /// It answered one who asked for freshness without saying how fresh that is.
+    pub(crate) is_silent: bool,
     pub(crate) held_at: Instant,
     /// It said that it has too much to do: not to be preferred before then.
     pub(crate) spare_until: Instant,
@@ -78,6 +80,8 @@ pub(crate) struct Replica {
     pub(crate) takes: u32,
     /// What it promises of its methods, by ascending number; None: it did not say.
     pub(crate) methods: Option<Vec<(Method, Promise)>>,
+    /// It is told keys, and how fresh a result has to be.
+    pub(crate) understands_options: bool,
     pub(crate) room: Room,
     /// Calls that it would serve, had it room.
     pub(crate) waiting: Waiting,
@@ -153,30 +157,48 @@ impl Replica {
         self.slowness > SLOW
     }
 
-    /// It promises that of this method, or did not say what it promises.
-    pub(crate) fn promises(&self, method: Method, what: impl Fn(Promise) -> bool) -> bool {
-        self.methods.as_ref().is_none_or(|methods| {
-            let at = methods.binary_search_by_key(&method, |&(number, _)| number);
-            at.is_ok_and(|at| what(methods[at].1))
-        })
+    /// What it promises of this method. One that says nothing leaves it to the caller whether running
+    /// a call twice does harm; that it keeps results by their keys nobody has said then.
+    pub(crate) fn promise(&self, method: Method) -> Promise {
+        let Some(methods) = &self.methods else {
+            return Promise { idempotent: true, keyed: false, duplicable: true };
+        };
+        let at = methods.binary_search_by_key(&method, |&(number, _)| number);
+        let promise = at.map_or(Promise::default(), |at| methods[at].1);
+        // Without options it is not even told the key.
+        Promise { keyed: promise.keyed && self.understands_options, ..promise }
     }
 
-    /// A reply says how fresh it is. No replica forgets what it had while it is connected; but a
-    /// reply may be made of something older than another before it.
+    /// A refusal says what the replica holds: its own word, whatever was known before.
     pub(crate) fn holds(&mut self, fresh: Freshness, now: Instant) {
-        self.held = Freshness { version: fresh.version.max(self.held.version), ..fresh };
-        self.held_at = now;
+        (self.held, self.held_at, self.is_silent) = (fresh, now, false);
     }
 
-    /// It is known to be behind that. What it said counts for as long as the rest of its reports:
-    /// then it may have caught up.
+    /// A reply says how fresh it is. The replica is that fresh at least: what one handler answered may
+    /// be made of something older than what others find there.
+    pub(crate) fn answered_with(&mut self, fresh: Freshness, lifetime: Duration, now: Instant) {
+        let recent = now - self.held_at < lifetime;
+        let known = if recent { self.held.staleness } else { Freshness::ANY.staleness };
+        let version = fresh.version.max(self.held.version);
+        self.holds(Freshness { version, staleness: fresh.staleness.min(known) }, now);
+    }
+
+    /// A reply to one who asked for freshness does not say how fresh it is.
+    pub(crate) fn said_nothing(&mut self, now: Instant) {
+        (self.is_silent, self.held_at) = (true, now);
+    }
+
+    /// It is known to be behind that, or not to say how fresh it is. What it said counts for as long
+    /// as the rest of its reports: then it may have caught up.
     pub(crate) fn is_behind(
         &self,
         asked: Option<Freshness>,
         lifetime: Duration,
         now: Instant,
     ) -> bool {
-        asked.is_some_and(|asked| self.held.is_behind(&asked) && now - self.held_at < lifetime)
+        let known = |asked: &Freshness| self.is_silent || self.held.is_behind(asked);
+        let recent = now - self.held_at < lifetime;
+        asked.is_some_and(|asked| !self.understands_options || recent && known(&asked))
     }
 
     pub(crate) fn heard(&mut self, load: Load, now: Instant) {
@@ -273,11 +295,13 @@ impl Replicas {
             load: Load::default(),
             load_at: Instant::EPOCH,
             held: Freshness::ANY,
+            is_silent: false,
             held_at: Instant::EPOCH,
             spare_until: Instant::EPOCH,
             rtt: None,
             takes: u32::MAX,
             methods: None,
+            understands_options: true,
             room: Room::new(self.max_backlog),
             waiting: Waiting::default(),
             line_due: false,

@@ -115,13 +115,22 @@ impl Call {
         self
     }
 
-    /// How fresh its result has to be: at most so stale, or at least of a version, as of one's own
-    /// last write, of which [`Reply::freshness`] told. Replicas that are known to be behind are asked
-    /// only for want of others; a reply that is not as fresh, or does not say so, is none, whichever
-    /// copy it answers. If there is no other, the call fails as
-    /// [stale](bowline_protocol::ErrorKind::Stale).
-    pub fn fresh(mut self, fresh: Freshness) -> Call {
-        self.options.fresh = Some(fresh);
+    /// Its result has to be of this version at least: of one's own last write, say, of which
+    /// [`Reply::version`] told. Replicas that are known to be behind are asked only for want of others;
+    /// a reply that is not as fresh, or does not say so, is none, whichever copy it answers. If there is
+    /// no other, the call fails as [stale](bowline_protocol::ErrorKind::Stale).
+    pub fn at_least(self, version: u64) -> Call {
+        self.fresh(Freshness::version(version))
+    }
+
+    /// The same for a result in which what was written may be missing for so long at most. What the
+    /// configuration says of the method holds besides.
+    pub fn at_most_stale(self, staleness: Duration) -> Call {
+        self.fresh(Freshness::within(staleness))
+    }
+
+    fn fresh(mut self, asked: Freshness) -> Call {
+        self.options.fresh = Some(self.options.fresh.map_or(asked, |known| known.and(asked)));
         self
     }
 
@@ -214,7 +223,8 @@ impl Calling {
         if within < call.least {
             return Err(Error::new(ErrorKind::DeadlineExceeded, Executed::No));
         }
-        let fresh = call.options.fresh.or(defaults.fresh);
+        let asked = [call.options.fresh, defaults.fresh].into_iter().flatten();
+        let fresh = asked.reduce(Freshness::and);
         let spec = Spec {
             method: call.method,
             payload: call.payload,

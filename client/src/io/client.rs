@@ -167,8 +167,8 @@ impl Client {
         self.shared.shell.state.borrow().lines.iter().flatten().count()
     }
 
-    /// The configuration that it follows, as it is now; see [`Live`](super::Live). What can't change
-    /// is as it was when the client connected.
+    /// The configuration that it follows, as it is now, if it follows one; see
+    /// [`Live::set`](super::Live::set) for what of that it does not follow.
     pub fn config(&self) -> Config {
         self.shared.config.current()
     }
@@ -215,7 +215,7 @@ async fn follow(live: Live, shell: Rc<Shell>, members: Rc<Members>) {
         members.follow(&config);
         match shell.follow(&config) {
             Ok(()) => info!(generation, replicas = config.replicas.len(), "configured"),
-            Err(error) => warn!(generation, "a method keeps its old settings: {error}"),
+            Err(error) => warn!(generation, "a part of it stays as it was: {error}"),
         }
         shell.pump();
     }

@@ -18,7 +18,7 @@ pub struct Replica {
     pub id: ReplicaId,
     /// Where it listens.
     pub address: SocketAddr,
-    /// The name and port, or the SRV record's name, that the address was found by, if it was: they
+    /// The name and port, or the SRV record's full name (feature `srv`), that the address was found by, if it was: they
     /// are looked up again now and then ([`Live::watch`]).
     pub host: Option<String>,
     /// Replicas of one failure domain (a host, a rack) are held to fail together; without a name

@@ -317,6 +317,7 @@ impl<'a> Connection<'a> {
         state.lines[at] = Some(line.clone());
         let methods = self.link.peer().and_then(|hello| hello.methods.as_ref());
         state.calls.on_methods(self.replica, methods);
+        state.calls.on_options(self.replica, peer.features.has(Features::OPTIONS));
         state.calls.on_takes(self.replica, line.largest_request());
         state.calls.on_granted(self.replica, self.link.peer_grant());
         state.calls.on_connected(self.replica, station);

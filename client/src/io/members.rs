@@ -23,6 +23,9 @@ const MOST_DRAINING: Duration = Duration::from_secs(10);
 /// How often it is looked whether all that is out has ended: a change of the set is rare.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Above the numbers of all names.
+const ALONE: u32 = 1 << 31;
+
 /// A task that ends with its owner.
 struct Owned(JoinHandle<()>);
 
@@ -44,11 +47,27 @@ pub(super) struct Members {
     shell: Rc<Shell>,
     terms: Terms,
     all: RefCell<Vec<Member>>,
+    names: RefCell<Names>,
+}
+
+/// Failure domains and stores of results are numbers to the machine: a name has one, of its own and
+/// for good, whatever else comes or goes. (What was sent to a replica that is gone is held against
+/// the store that it had.)
+#[derive(Default)]
+struct Names {
+    domains: HashMap<String, u32>,
+    stores: HashMap<String, u32>,
+}
+
+/// The number of a name.
+fn number(names: &mut HashMap<String, u32>, name: &str) -> u32 {
+    let next = names.len() as u32;
+    *names.entry(name.to_owned()).or_insert(next)
 }
 
 impl Members {
     pub(super) fn new(shell: Rc<Shell>, terms: Terms) -> Members {
-        Members { shell, terms, all: RefCell::default() }
+        Members { shell, terms, all: RefCell::default(), names: RefCell::default() }
     }
 
     /// Makes these replicas the set.
@@ -78,18 +97,17 @@ impl Members {
         self.all.borrow_mut().clear();
     }
 
-    /// Tells the machine who is there. Failure domains and stores of results are numbers to it: a
-    /// name has one, and no name has one of its own, or none.
+    /// Tells the machine who is there. A replica without a failure domain has one of its own, and one
+    /// without a store of results shares none.
     fn name(&self, config: &Config) {
         let mut state = self.shell.state.borrow_mut();
-        let (mut names, mut stores) = (HashMap::new(), HashMap::new());
-        for (number, replica) in (0..).zip(&config.replicas) {
+        let Names { domains, stores } = &mut *self.names.borrow_mut();
+        for replica in &config.replicas {
             let domain = match &replica.domain {
-                Some(name) => *names.entry(name).or_insert(number),
-                None => number,
+                Some(name) => number(domains, name),
+                None => ALONE | u32::from(replica.id.0),
             };
-            let results = replica.results.as_ref();
-            let results = results.map(|name| *stores.entry(name).or_insert(number));
+            let results = replica.results.as_ref().map(|name| number(stores, name));
             let placement = replica.placement(domain, results, config.spot());
             if let Err(error) = state.calls.place_replica(replica.id, placement) {
                 warn!(replica = replica.id.0, "it stays where it was: {error}");
@@ -146,4 +164,16 @@ fn close(shell: &Shell, id: ReplicaId) {
     drop(state);
     shell.pump();
     shell.changed.notify();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_its_number_for_good_whoever_is_named_before_it_later() {
+        let mut names = HashMap::new();
+        let first = ["y", "x"].map(|name| number(&mut names, name));
+        assert_eq!(["x", "z", "y"].map(|name| number(&mut names, name)), [first[1], 2, first[0]]);
+    }
 }

@@ -95,7 +95,7 @@ impl Methods {
             calls.replace(policy, of.policy)?;
         }
         calls.classify(policy, of.classifier.clone());
-        calls.bound(policy, of.limits)?;
+        calls.limit_copies(policy, of.limits)?;
         calls.limit(policy, of.budget.clone())?;
         match &of.canary {
             Some(canary) => calls.try_out(policy, canary.policy, canary.share)?,

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bowline_protocol::Freshness;
 use bowline_runtime::sleep;
 use hdrhistogram::Histogram;
 
@@ -152,6 +153,7 @@ const COUNTERS: &[Metric<u64>] = &[
     ("redispatches", "Copies in the place of ended ones.", |s| s.counters.redispatches),
     ("uncharged", "Those of them that found no token.", |s| s.counters.uncharged),
     ("errors", "Error replies that did not end their call.", |s| s.counters.errors),
+    ("unsaid", "Replies that do not say how fresh they are.", |s| s.counters.unsaid),
     ("stale", "Replies that were not as fresh as was asked for.", |s| s.counters.stale),
     ("retries", "Calls tried again after all refused.", |s| s.counters.retries),
     ("unwatched", "Copies of finished calls that were given up.", |s| s.counters.unwatched),
@@ -213,12 +215,24 @@ const REPLICAS: &[Metric<f64, ReplicaState>] = &[
     ("replica_in_flight", "Copies that are out there.", |r| f64::from(r.in_flight)),
     ("replica_slowness_ratio", "Its time as a multiple of the usual.", |r| r.slowness),
     ("replica_queued", "Copies that wait there, as it said last.", |r| f64::from(r.load.queued)),
-    ("replica_version", "What it holds, as it said last; 0: unknown.", |r| r.held.version as f64),
-    ("replica_staleness_seconds", "The same; over 500 years: unknown.", |r| {
-        r.held.staleness.as_secs_f64()
+    ("replica_version", "What it holds, if it said so.", |r| {
+        known(r.held.version != 0, r.held.version as f64)
     }),
+    (
+        "replica_staleness_seconds",
+        "For how long writes may be missing there, if it said so.",
+        |r| {
+            let said = r.held.staleness < Freshness::ANY.staleness;
+            known(said, r.held.staleness.as_secs_f64())
+        },
+    ),
     ("replica_rtt_seconds", "The round trip.", |r| r.rtt.unwrap_or_default().as_secs_f64()),
 ];
+
+/// Not a number, and so not on the page, unless it is known.
+const fn known(is: bool, value: f64) -> f64 {
+    if is { value } else { f64::NAN }
+}
 
 type Latency = (&'static str, &'static str, fn(&Histograms) -> &Histogram<u64>);
 
@@ -261,7 +275,10 @@ fn openmetrics(cores: &[(usize, &Snapshot)]) -> String {
         for (core, snapshot) in cores {
             for replica in &snapshot.replicas {
                 let labels = format!("core=\"{core}\",replica=\"{}\"", replica.id.0);
-                line(&mut page, name, "", &labels, value(replica));
+                let value = value(replica);
+                if !value.is_nan() {
+                    line(&mut page, name, "", &labels, value);
+                }
             }
         }
     }

@@ -286,9 +286,18 @@ impl RemoteCall {
         self
     }
 
-    /// As [`Call::fresh`](super::Call::fresh).
-    pub fn fresh(mut self, fresh: Freshness) -> RemoteCall {
-        self.options.fresh = Some(fresh);
+    /// As [`Call::at_least`](super::Call::at_least).
+    pub fn at_least(self, version: u64) -> RemoteCall {
+        self.fresh(Freshness::version(version))
+    }
+
+    /// As [`Call::at_most_stale`](super::Call::at_most_stale).
+    pub fn at_most_stale(self, staleness: Duration) -> RemoteCall {
+        self.fresh(Freshness::within(staleness))
+    }
+
+    fn fresh(mut self, asked: Freshness) -> RemoteCall {
+        self.options.fresh = Some(self.options.fresh.map_or(asked, |known| known.and(asked)));
         self
     }
 

@@ -25,10 +25,15 @@ impl Reply {
         self.answer.label.as_ref().map(Label::as_str)
     }
 
-    /// How fresh it is, if the service says so; of a write, if its handler says so, the version to ask
-    /// for when reading it ([`Call::fresh`](super::Call::fresh)).
+    /// How fresh it is, if the service says so. (Its staleness is no measure of what to ask for.)
     pub fn freshness(&self) -> Option<Freshness> {
         self.answer.fresh
+    }
+
+    /// The version that it is of, if the service says so; of a write, if its handler says so, the one to
+    /// ask for when reading it ([`Call::at_least`](super::Call::at_least)).
+    pub fn version(&self) -> Option<u64> {
+        self.answer.fresh.map(|fresh| fresh.version).filter(|&version| version != 0)
     }
 
     /// The payload, for good.

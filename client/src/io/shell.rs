@@ -89,8 +89,8 @@ impl Shell {
     pub(super) fn follow(&self, config: &Config) -> Result<(), ConfigError> {
         let mut state = self.state.borrow_mut();
         let State { methods: known, calls, .. } = &mut *state;
-        calls.follow(&config.core)?;
-        known.follow(&config.methods, calls)
+        let core = calls.follow(&config.core);
+        known.follow(&config.methods, calls).and(core)
     }
 
     /// The time of this turn.

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bowline_protocol::{Freshness, Method};
+use bowline_protocol::Method;
 use tower_service::Service;
 
 use super::remote::{Remote, RemoteCalling, RemoteFailure, RemoteReply};
@@ -22,8 +22,10 @@ pub struct Request {
     pub shard_key: Option<u64>,
     /// What it is to bring about once: see [`Call::key`](super::Call::key).
     pub key: Option<u128>,
-    /// How fresh its result has to be: see [`Call::fresh`](super::Call::fresh).
-    pub fresh: Option<Freshness>,
+    /// Of which version its result has to be: see [`Call::at_least`](super::Call::at_least).
+    pub version: Option<u64>,
+    /// How stale it may be: see [`Call::at_most_stale`](super::Call::at_most_stale).
+    pub max_staleness: Option<Duration>,
     /// Running it twice does no harm.
     pub idempotent: bool,
 }
@@ -32,8 +34,16 @@ impl Request {
     /// A call that says no more than what and with what.
     pub fn new(method: Method, payload: impl Into<Vec<u8>>) -> Request {
         let payload = payload.into();
-        let (deadline, shard_key, key, fresh) = (None, None, None, None);
-        Request { method, payload, deadline, shard_key, key, fresh, idempotent: false }
+        Request {
+            method,
+            payload,
+            deadline: None,
+            shard_key: None,
+            key: None,
+            version: None,
+            max_staleness: None,
+            idempotent: false,
+        }
     }
 }
 
@@ -59,8 +69,11 @@ impl Service<Request> for Remote {
         if let Some(key) = request.key {
             call = call.key(key);
         }
-        if let Some(fresh) = request.fresh {
-            call = call.fresh(fresh);
+        if let Some(version) = request.version {
+            call = call.at_least(version);
+        }
+        if let Some(staleness) = request.max_staleness {
+            call = call.at_most_stale(staleness);
         }
         if request.idempotent {
             call = call.idempotent();

@@ -10,8 +10,9 @@ use bowline_client::core::{
 use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Arrived, Backoff, CancelReason, Cause, ClientId, Frame, Hello, Inbox, Key, Link, OptionSet,
-    PayloadOf, ReplicaId, Reply, Request, Spender, Station, TrafficClass, options,
+    Arrived, Backoff, CancelReason, Cause, ClientId, Frame, Hello, Inbox, Key, Link, MethodInfo,
+    OptionSet, PayloadOf, ReplicaId, Reply, Request, ServiceInfo, Spender, Station, TrafficClass,
+    options,
 };
 use bowline_time::{Duration, Instant};
 
@@ -27,6 +28,16 @@ use crate::world::port::{Gone, Port};
 use crate::world::report::Failed;
 use crate::world::scenario::Class;
 use crate::world::server::{FEATURES, IDEMPOTENT, KEYED, ONCE, TAKES, forged};
+
+/// What all replicas promise of their methods.
+const SERVICE: ServiceInfo = ServiceInfo::new(
+    "world",
+    &[
+        MethodInfo::new(IDEMPOTENT, "read").idempotent().duplicable(u32::MAX),
+        MethodInfo::new(ONCE, "write"),
+        MethodInfo::new(KEYED, "pay").keyed().duplicable(u32::MAX),
+    ],
+);
 
 /// A replica, and the connection to it.
 struct Replica {
@@ -89,6 +100,7 @@ impl Client {
             let results = scenario.shared_results.then_some(0);
             let domain = replica as u32;
             sane(calls.place_replica(id, Placement { domain, results, ..Placement::default() }));
+            calls.on_methods(id, Some(&SERVICE.to_methods()));
             let core = (host.0 % scenario.cores) as u16;
             let (first, most) = (scenario.link.ping_after, scenario.link.dead_after);
             Replica {

@@ -1,7 +1,7 @@
 //! How a call begins, and how a copy of it is put on its way.
 
-use bowline_protocol::{Cause, Tie, Twin};
-use bowline_time::Instant;
+use bowline_protocol::{Cause, Freshness, OptionSet, Tie, Twin};
+use bowline_time::{Duration, Instant};
 
 use super::{Calls, Pending};
 use crate::core::budget::Token;
@@ -11,6 +11,9 @@ use crate::core::methods::Kind;
 use crate::core::outcome::{CallKey, Spec};
 use crate::core::policy::TiePolicy;
 use crate::core::tie;
+
+/// No call may take longer.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl<P> Calls<P> {
     /// Takes a slot for the call and sends its first copy, or its first two, if there is a replica
@@ -37,13 +40,16 @@ impl<P> Calls<P> {
         (call.kind, call.class) = (kind.at(distance), class);
         (call.name, call.policy) = (name, policy);
         call.shard_key = spec.shard_key;
-        call.options = spec.options;
+        // Who asks for any freshness asks for none.
+        let fresh = spec.options.fresh.filter(|asked| *asked != Freshness::ANY);
+        call.options = OptionSet { fresh, ..spec.options };
         call.idempotent = spec.idempotent;
         call.single = spec.single;
         call.from_extra = spec.from_extra;
         (call.redundant, call.tied) = (false, false);
         call.started = now;
-        call.deadline = spec.deadline;
+        // A time without end would be none to wait for.
+        call.deadline = spec.deadline.min(now + LONGEST);
         call.twin_at = Instant::FAR_FUTURE;
         call.hedge_at = Instant::FAR_FUTURE;
         call.stranded_until = Instant::FAR_FUTURE;
@@ -200,7 +206,9 @@ impl<P> Calls<P> {
         replica.health.asked(now);
         let kind = call.kind.at(replica.placement.distance);
         let class = if kind == call.kind { call.class } else { self.methods.class(kind, now) };
-        self.slots.get_mut(slot).copies[usize::from(n)].class = class;
+        let (store, keeps) = (replica.placement.results, replica.promise(call.method).keyed);
+        let copy = &mut self.slots.get_mut(slot).copies[usize::from(n)];
+        (copy.class, copy.store, copy.keeps) = (class, store, keeps);
         self.link(slot, n, place);
         if passes {
             self.pass(place, seq);

@@ -279,7 +279,10 @@ impl<P> Calls<P> {
     pub(super) fn hold(&mut self, slot: u32, error: Error) {
         let call = self.slots.get_mut(slot);
         if call.held.is_none_or(|held| weight(error.kind) >= weight(held.kind)) {
-            call.held = Some(error);
+            // Who is behind does not know when another, which refused, has more room.
+            let after =
+                call.held.and_then(|held| held.after).filter(|_| error.kind == ErrorKind::Stale);
+            call.held = Some(Error { after: error.after.or(after), ..error });
         }
     }
 }

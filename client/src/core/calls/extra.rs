@@ -5,7 +5,7 @@ use bowline_time::Instant;
 
 use super::Calls;
 use crate::core::budget::{NoToken, Token};
-use crate::core::call::Call;
+use crate::core::call::{Call, Copied, MAX_ATTEMPTS, State};
 use crate::core::guard::{Change, Event};
 use crate::core::notice::Notice;
 use crate::core::outcome::{Done, End};
@@ -277,10 +277,14 @@ impl<P> Calls<P> {
         None
     }
 
-    /// The call has had as many copies as it may.
+    /// The call has had as many copies as it may. Those that were never sent are none; but each had a
+    /// number, and those come to an end.
     pub(super) fn is_used_up(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
-        call.len >= self.policies.limits(call.name).attempts
+        let unsent = |copy: &&Copied| copy.state == State::Ended(End::Unsent);
+        let sent = usize::from(call.len) - call.copies().iter().filter(unsent).count();
+        let most = usize::from(self.policies.limits(call.name).attempts);
+        sent >= most || usize::from(call.len) == MAX_ATTEMPTS
     }
 
     /// Whether the call may be sent again at all.

@@ -1,8 +1,8 @@
 //! What servers say, and what becomes of it.
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Ended, Error, ErrorKind, Executed, How, Overloaded, ReplicaId,
-    Reply, Started, Status, Twin,
+    Attempt, Cancel, CancelReason, Ended, Error, ErrorKind, Executed, Freshness, How, Overloaded,
+    ReplicaId, Reply, Started, Status, Twin,
 };
 use bowline_time::Instant;
 
@@ -39,11 +39,10 @@ impl<P> Calls<P> {
         let copy = &mut self.slots.get_mut(slot).copies[usize::from(n)];
         copy.failed = verdict != Verdict::Good;
         let place = copy.replica;
-        if let Some(fresh) = brought.fresh {
-            self.replicas.get_mut(place).holds(fresh, now);
-        }
-        match reply.status {
-            Status::Failed => self.see_failure(place, now),
+        self.learn_freshness(slot, place, reply, brought.fresh, now);
+        // So does a replica whose replies the classifier refuses, though by their status they are good.
+        match (reply.status, verdict) {
+            (Status::Failed, _) | (Status::Ok, Verdict::Retryable) => self.see_failure(place, now),
             _ => self.see_success(place),
         }
         self.end_copy(slot, n, End::Replied, now);
@@ -66,6 +65,29 @@ impl<P> Calls<P> {
                 self.counters.stale += 1;
                 self.hold_and_carry_on(slot, Error::new(ErrorKind::Stale, executed), now)
             }
+        }
+    }
+
+    /// Takes note of what a reply says of its replica's freshness, or does not say to who asked.
+    fn learn_freshness(
+        &mut self,
+        slot: u32,
+        place: u16,
+        reply: &Reply,
+        fresh: Option<Freshness>,
+        now: Instant,
+    ) {
+        let asked = self.slots.get(slot).options.fresh;
+        let lifetime = self.config.load_lifetime;
+        let replica = self.replicas.get_mut(place);
+        match fresh {
+            Some(held) if reply.status == Status::Stale => replica.holds(held, now),
+            Some(fresh) => replica.answered_with(fresh, lifetime, now),
+            None if asked.is_some() && reply.status == Status::Ok => {
+                self.counters.unsaid += 1;
+                replica.said_nothing(now);
+            }
+            None => {}
         }
     }
 

@@ -24,7 +24,7 @@ impl<P> Call<P> {
     pub(crate) fn second(&self) -> impl Fn(&Replica) -> bool + use<P> {
         let (method, keyed) = (self.method, self.is_keyed());
         let safe = move |it: Promise| it.duplicable && if keyed { it.keyed } else { it.idempotent };
-        move |replica| replica.promises(method, safe)
+        move |replica| safe(replica.promise(method))
     }
 
     /// The key, if it is all that protects the call, allows a copy at that place besides those that
@@ -33,19 +33,19 @@ impl<P> Call<P> {
         if !self.is_keyed() {
             return true;
         }
-        let keeps = |place| replicas.get(place).promises(self.method, |promise| promise.keyed);
-        let store = |place| replicas.get(place).placement.results;
+        let keeps = |place| replicas.get(place).promise(self.method).keyed;
+        let store = replicas.get(place).placement.results;
         self.copies().iter().filter(|copy| copy.may_run()).all(|copy| {
-            let one_store = copy.replica == place
-                || store(place).is_some() && store(place) == store(copy.replica);
-            one_store && keeps(place) && keeps(copy.replica)
+            // A replica may have another store by now than when the copy went there.
+            let one_store = copy.store == store && (store.is_some() || copy.replica == place);
+            one_store && keeps(place) && copy.keeps
         })
     }
 }
 
 impl Copied {
     /// It may have had its effect, or may have it yet.
-    fn may_run(&self) -> bool {
+    pub(super) fn may_run(&self) -> bool {
         self.is_live() || self.executed || self.state == State::Ended(End::Lost)
     }
 }

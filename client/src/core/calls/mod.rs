@@ -199,9 +199,9 @@ impl<P> Calls<P> {
     /// # Errors
     ///
     /// [`ConfigError`] for the first that is out of its range; nothing has changed then.
-    pub fn bound(&mut self, id: PolicyId, limits: Limits) -> Result<(), ConfigError> {
+    pub fn limit_copies(&mut self, id: PolicyId, limits: Limits) -> Result<(), ConfigError> {
         limits.validate()?;
-        self.policies.bound(id, limits);
+        self.policies.limit_copies(id, limits);
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl<P> Calls<P> {
         replica.leaving = false;
         replica.warm_since = None;
         // Who comes back may have lost something.
-        replica.held = Freshness::ANY;
+        (replica.held, replica.is_silent) = (Freshness::ANY, false);
         self.line_up_all(place);
         true
     }
@@ -340,7 +340,7 @@ impl<P> Calls<P> {
     /// What the replica says of its methods: to be said before [`Calls::on_connected`]. A call is
     /// tied or hedged only among replicas that allow a second copy of its method, and a key protects
     /// only calls of methods that keep their results by it. One that says nothing, as all before
-    /// this, allows what the caller does.
+    /// this, allows second copies where the caller does, and keeps nothing.
     pub fn on_methods(&mut self, id: ReplicaId, methods: Option<&bowline_protocol::Methods>) {
         if let Some(place) = self.replicas.find(id) {
             let of = |methods: &bowline_protocol::Methods| {
@@ -351,6 +351,14 @@ impl<P> Calls<P> {
                 methods.iter().map(promise).collect()
             };
             self.replicas.get_mut(place).methods = methods.map(of);
+        }
+    }
+
+    /// Whether the replica understands options: to be said before [`Calls::on_connected`]. Until then it
+    /// is held to. One that does not is told neither keys nor what freshness is demanded.
+    pub fn on_options(&mut self, id: ReplicaId, understood: bool) {
+        if let Some(place) = self.replicas.find(id) {
+            self.replicas.get_mut(place).understands_options = understood;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Many calls of mixed fate: random frames in random order, and the invariants after each step.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bowline_protocol::options::Key;
 use bowline_protocol::{Freshness, OptionSet};
@@ -17,6 +17,9 @@ struct Chaos {
     out: Vec<(ReplicaId, Attempt, bool)>,
     /// Calls that wait, with their deadlines.
     waiting: HashMap<u64, Instant>,
+    /// Calls that demand version 2, and those that only their key protects.
+    demanding: HashSet<u64>,
+    keyed: HashSet<u64>,
     policies: [PolicyId; 4],
     /// No replica is connected.
     dark: bool,
@@ -36,9 +39,11 @@ impl Chaos {
             world.calls.place_replica(id, placement).unwrap();
         }
         let policies = [world.none, world.hedged, world.tied, world.both];
-        let waiting = HashMap::new();
+        world.promise(super::keyed::KEYED);
+        let (waiting, demanding, keyed) = (HashMap::new(), HashSet::new(), HashSet::new());
         let (random, out) = (Random::new(seed), Vec::new());
-        Chaos { world, random, out, waiting, policies, dark: false, idempotent }
+        let dark = false;
+        Chaos { world, random, out, waiting, demanding, keyed, policies, dark, idempotent }
     }
 
     fn start(&mut self) {
@@ -53,7 +58,10 @@ impl Chaos {
         let spec = self.world.spec(policy);
         let spec = Spec { deadline, idempotent: self.idempotent, options, ..spec };
         if let Ok(call) = self.world.try_start(spec) {
-            self.waiting.insert(call.seq().0, deadline);
+            let seq = call.seq().0;
+            self.waiting.insert(seq, deadline);
+            fresh.map(|_| self.demanding.insert(seq));
+            key.filter(|_| !self.idempotent).map(|_| self.keyed.insert(seq));
         }
     }
 
@@ -72,9 +80,13 @@ impl Chaos {
         self.out.swap_remove(at);
         match what {
             0..3 if !cancelled => {
-                let fresh = Some(Freshness::version(u64::from(self.random.below(6))));
+                let version = u64::from(self.random.below(6));
+                let fresh = Some(Freshness::version(version));
                 let brought = Brought { fresh, payload: &[] };
                 let done = self.world.reply_with(from, call, attempt.n, Status::Ok, brought);
+                let won = done.is_some_and(|done| done.result.is_ok());
+                let old = version < 2 && self.demanding.contains(&attempt.seq.0);
+                assert!(!won || !old, "version {version} wins");
                 self.finish(done);
             }
             3 if !cancelled => {
@@ -171,6 +183,7 @@ impl Chaos {
         for seq in self.waiting.keys() {
             let alive = self.out.iter().any(|(_, attempt, _)| attempt.seq.0 == *seq);
             assert!(alive || self.dark || self.rests(*seq), "a call waits for nothing");
+            assert!(!self.keyed.contains(seq) || self.keeps_to_one_store(*seq), "two stores");
         }
         assert_eq!(self.out.len() as u64, self.world.calls.counters().live);
     }
@@ -179,7 +192,22 @@ impl Chaos {
     fn rests(&self, seq: u64) -> bool {
         let slots = &self.world.calls.slots;
         let call = slots.find(Seq(seq)).map(|slot| slots.get(slot));
-        call.is_some_and(|call| call.retry_at != Instant::FAR_FUTURE || call.is_stranded())
+        let for_its_key = self.keyed.contains(&seq);
+        call.is_some_and(|call| {
+            let has_run = call.copies().iter().any(|copy| copy.may_run());
+            let bound = for_its_key && has_run && call.is_stranded();
+            call.retry_at != Instant::FAR_FUTURE || bound
+        })
+    }
+
+    /// Its copies that may run, or may have run, are all at A or B, or all at C.
+    fn keeps_to_one_store(&self, seq: u64) -> bool {
+        let Calls { slots, replicas, .. } = &self.world.calls;
+        let Some(call) = slots.find(Seq(seq)).map(|slot| slots.get(slot)) else { return true };
+        let may_run = call.copies().iter().filter(|copy| copy.may_run());
+        let mut stores = may_run.map(|copy| replicas.get(copy.replica).id == C);
+        let first = stores.next();
+        stores.all(|store| Some(store) == first)
     }
 
     /// Overdue calls are fine until the timer is asked.

@@ -243,3 +243,57 @@ fn a_call_that_may_have_one_copy_only_is_judged_as_all_of_its_method() {
     assert_eq!(world.reply(A, call, 0, Status::App(7)), None);
     assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
 }
+
+#[test]
+fn a_replica_that_does_not_say_how_fresh_it_is_is_left_out_for_a_while() {
+    let mut world = World::new();
+    let call = world.ask(world.none);
+    assert_eq!(world.sent().0, A);
+    assert_eq!(world.ok(A, call, 0), None);
+    assert!(world.reply_with(B, call, 1, Status::Ok, held(7)).is_some());
+    world.sends.clear();
+    world.ask(world.none);
+    assert_eq!((world.sent().0, world.calls.counters().unsaid), (B, 1));
+    world.pass(MS(100));
+    world.sends.clear();
+    world.ask(world.none);
+    assert_eq!(world.sent().0, A, "it may say so by now");
+}
+
+#[test]
+fn a_replica_that_is_not_told_what_is_asked_is_asked_for_want_of_others() {
+    let mut world = World::new();
+    world.calls.on_options(A, false);
+    world.ask(world.none);
+    assert_eq!(world.sent().0, B);
+}
+
+#[test]
+fn an_old_reply_of_one_handler_does_not_make_its_replica_old_and_its_own_word_does() {
+    let mut world = World::new();
+    let within =
+        |staleness| OptionSet { fresh: Some(Freshness::within(staleness)), ..OptionSet::NONE };
+    let ask = |world: &mut World| {
+        world.sends.clear();
+        let spec = world.spec(world.none);
+        let call = world.try_start(Spec { options: within(MS(5)), ..spec }).unwrap();
+        (call, world.sent().0)
+    };
+    let stale = |staleness| Brought { fresh: Some(Freshness::within(staleness)), payload: &[] };
+    world.tell(A, 1);
+    let call = world.start(world.none);
+    assert!(world.reply_with(A, call, 0, Status::Ok, stale(MS(600_000))).is_some());
+    let (call, first) = ask(&mut world);
+    assert_eq!(first, A, "it was a millisecond behind a moment ago");
+    assert_eq!(world.reply_with(A, call, 0, Status::Stale, stale(MS(80))), None);
+    assert_eq!(ask(&mut world).1, B);
+}
+
+#[test]
+fn who_asks_for_any_freshness_asks_for_none() {
+    let mut world = World::new();
+    let options = OptionSet { fresh: Some(Freshness::ANY), ..OptionSet::NONE };
+    let spec = world.spec(world.none);
+    let call = world.try_start(Spec { options, ..spec }).unwrap();
+    assert!(world.ok(A, call, 0).is_some());
+}

@@ -6,12 +6,14 @@ use bowline_protocol::options::Key;
 use super::*;
 use crate::core::Placement;
 
-const KEYED: &[MethodInfo] = &[MethodInfo::new(Method(3), "pay").keyed().duplicable(1 << 10)];
+pub(super) const KEYED: &[MethodInfo] =
+    &[MethodInfo::new(Method(3), "pay").idempotent().keyed().duplicable(1 << 10)];
 const UNKEYED: &[MethodInfo] = &[MethodInfo::new(Method(3), "pay").duplicable(1 << 10)];
 
 impl World {
     /// These replicas share a store of results.
     fn share(&mut self, replicas: &[ReplicaId]) {
+        self.promise(KEYED);
         for &id in replicas {
             let domain = u32::from(id.0);
             let placement = Placement { domain, results: Some(5), ..Placement::default() };
@@ -20,7 +22,7 @@ impl World {
     }
 
     /// All say that of the method.
-    fn promise(&mut self, methods: &'static [MethodInfo]) {
+    pub(super) fn promise(&mut self, methods: &'static [MethodInfo]) {
         let methods = ServiceInfo::new("bank", methods).to_methods();
         [A, B, C].iter().for_each(|&id| self.calls.on_methods(id, Some(&methods)));
     }
@@ -144,4 +146,47 @@ fn a_caller_who_holds_it_idempotent_needs_no_shared_store() {
     world.try_start(Spec { options, ..spec }).unwrap();
     world.pass(STAGGER);
     assert_eq!(world.sends.len(), 2);
+}
+
+#[test]
+fn a_replica_that_says_nothing_of_its_methods_keeps_nothing_by_keys() {
+    let mut world = World::new();
+    for id in [A, B, C] {
+        world.calls.on_methods(id, None);
+    }
+    world.pay(world.none);
+    world.sent();
+    world.closed(A);
+    world.connected(A);
+    world.nothing_sent();
+    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
+    world.at_rest();
+}
+
+#[test]
+fn a_replica_that_is_not_told_keys_keeps_nothing_by_them() {
+    let mut world = World::new();
+    world.promise(KEYED);
+    world.calls.on_options(A, false);
+    world.pay(world.none);
+    world.sent();
+    world.closed(A);
+    world.connected(A);
+    world.nothing_sent();
+    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
+}
+
+#[test]
+fn a_copy_is_held_against_the_store_that_its_replica_had_when_it_went_there() {
+    let mut world = World::new();
+    world.share(&[A]);
+    world.pay(world.none);
+    assert_eq!(world.sent().0, A);
+    // What was A's store is B's, and A has another, which C has, too.
+    for (id, store) in [(A, 6), (C, 6), (B, 5)] {
+        let placement = Placement { results: Some(store), ..Placement::default() };
+        world.calls.place_replica(id, placement).unwrap();
+    }
+    world.closed(A);
+    assert_eq!(world.sent(), (B, 1, Cause::Redispatch), "the store that A had");
 }

@@ -132,7 +132,7 @@ fn a_call_is_tied_and_hedged_only_among_replicas_that_allow_it() {
 fn a_call_has_no_more_copies_than_its_policy_allows() {
     let mut world = World::new();
     let three = crate::core::Limits { attempts: 3, ..Default::default() };
-    world.calls.bound(world.both, three).unwrap();
+    world.calls.limit_copies(world.both, three).unwrap();
     let call = world.start(world.both);
     world.pass(STAGGER);
     assert_eq!(world.sends.len(), 2, "a pair");
@@ -148,12 +148,25 @@ fn a_call_has_no_more_copies_than_its_policy_allows() {
     world.at_rest();
 
     let one = crate::core::Limits { attempts: 1, ..Default::default() };
-    world.calls.bound(world.both, one).unwrap();
+    world.calls.limit_copies(world.both, one).unwrap();
     world.sends.clear();
     let call = world.start(world.both);
     world.pass(HEDGE_DELAY);
     assert_eq!(world.sends.len(), 1, "neither a pair nor a hedge");
     world.overloaded(A, call, 0);
     assert_eq!(world.result(), Err(ErrorKind::Overloaded));
+    world.at_rest();
+}
+
+#[test]
+fn a_copy_that_was_announced_and_never_sent_is_none_of_those_that_a_call_may_have() {
+    let mut world = World::new();
+    let two = crate::core::Limits { attempts: 2, ..Default::default() };
+    world.calls.limit_copies(world.tied, two).unwrap();
+    let call = world.start(world.tied);
+    assert_eq!(world.sent().0, A);
+    world.overloaded(A, call, 0);
+    let (second, n, _) = world.sent();
+    assert!(world.ok(second, call, n).is_some());
     world.at_rest();
 }

@@ -113,7 +113,7 @@ fn a_policy_may_have_a_rule_of_its_own() {
     let mut world = retrying(BudgetConfig::default());
     let own = RetryConfig { most: 1, first: MS(2), max: MS(2) };
     let limits = crate::core::Limits { retry: Some(own), ..Default::default() };
-    world.calls.bound(world.none, limits).unwrap();
+    world.calls.limit_copies(world.none, limits).unwrap();
     let call = refused(&mut world);
     world.sends.clear();
     world.pass(MS(3));

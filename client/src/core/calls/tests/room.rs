@@ -174,3 +174,19 @@ fn however_many_wait_for_more_a_small_one_behind_a_few_of_them_goes() {
     world.pass(Duration::ZERO);
     assert_eq!(sent_calls(&mut world), [small]);
 }
+
+#[test]
+fn a_call_without_a_deadline_is_served_when_there_is_room() {
+    let mut world = narrow();
+    let first = world.start(world.none);
+    world.sends.clear();
+    let spec = world.spec(world.none);
+    let endless = world.try_start(Spec { deadline: Instant::FAR_FUTURE, ..spec }).unwrap();
+    world.nothing_sent();
+    assert!(world.ok(A, first, 0).is_some());
+    world.calls.on_credit(A, Credit { requests: 2, bytes: 200 });
+    world.pass(Duration::ZERO);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    assert!(world.ok(A, endless, 0).is_some());
+    world.at_rest();
+}
