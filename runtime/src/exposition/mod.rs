@@ -44,7 +44,6 @@ use crate::task::cell::describe;
 use crate::{sleep, spawn, timeout};
 
 pub use fetch::fetch;
-use request::Request;
 
 /// As much as a request may have, in bytes: many times what a watcher sends.
 const REQUEST_MAX: usize = 8 << 10;
@@ -94,6 +93,7 @@ impl Exposition {
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("bowline-metrics".into()).spawn(move || {
             let _ends = ends;
+            unpin();
             match small(patience).build() {
                 Ok(runtime) => runtime.block_on(serve(address, patience, page, stopped, tell)),
                 // Whoever waits for it is there until told.
@@ -126,6 +126,20 @@ impl Drop for Exposition {
 /// A runtime for few connections, of which little is to be had.
 fn small(linger: Duration) -> Builder {
     Runtime::builder().entries(16).buffers(16, 1024).linger(linger)
+}
+
+/// Has this thread run on whatever CPU is free: whoever began it may be pinned to that of a core.
+fn unpin() {
+    // SAFETY: a set of CPUs is bits, of which any are valid, and it lives as long as the call.
+    let result = unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        (0..libc::CPU_SETSIZE as usize).for_each(|cpu| libc::CPU_SET(cpu, &mut all));
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const all)
+    };
+    if result != 0 {
+        let error = io::Error::last_os_error();
+        tracing::warn!(%error, "the page of metrics is made on the CPU of whoever serves it");
+    }
 }
 
 /// What those who are served have in common.
@@ -163,22 +177,21 @@ async fn serve<F: FnMut() -> String + 'static>(
 }
 
 async fn attend<F: FnMut() -> String + 'static>(listener: TcpListener, desk: Rc<Desk<F>>) {
+    // Told once, until there are few again: whoever asks is not to fill a log.
+    let mut told = false;
     loop {
-        if desk.watchers.get() == WATCHERS {
+        let watchers = desk.watchers.get();
+        if watchers == WATCHERS && !told {
             tracing::warn!(WATCHERS, "as many ask for metrics as are served at a time");
         }
+        told = watchers == WATCHERS || told && watchers > WATCHERS / 2;
         while desk.watchers.get() == WATCHERS {
             desk.left.notified().await;
         }
         match listener.accept().await {
             Ok(stream) => {
-                desk.watchers.set(desk.watchers.get() + 1);
-                let desk = desk.clone();
-                drop(spawn(async move {
-                    desk.answer(stream).await;
-                    desk.watchers.set(desk.watchers.get() - 1);
-                    desk.left.notify();
-                }));
+                let place = Place::take(&desk);
+                drop(spawn(async move { place.0.answer(stream).await }));
             }
             Err(error) => {
                 tracing::warn!(%error, "can't accept who asks for metrics");
@@ -188,10 +201,27 @@ async fn attend<F: FnMut() -> String + 'static>(listener: TcpListener, desk: Rc<
     }
 }
 
+/// One who is served, until dropped.
+struct Place<F>(Rc<Desk<F>>);
+
+impl<F> Place<F> {
+    fn take(desk: &Rc<Desk<F>>) -> Place<F> {
+        desk.watchers.set(desk.watchers.get() + 1);
+        Place(desk.clone())
+    }
+}
+
+impl<F> Drop for Place<F> {
+    fn drop(&mut self) {
+        self.0.watchers.set(self.0.watchers.get() - 1);
+        self.0.left.notify();
+    }
+}
+
 impl<F: FnMut() -> String> Desk<F> {
     async fn answer(&self, stream: TcpStream) {
         match timeout(self.patience, read_head(&stream)).await {
-            Ok(Ok(request)) => self.reply(&stream, Request::parse(&request)),
+            Ok(Ok(head)) => self.reply(&stream, &head),
             // Whoever is cut off has only itself to blame.
             _ => return stream.abort(),
         }
@@ -201,19 +231,15 @@ impl<F: FnMut() -> String> Desk<F> {
         }
     }
 
-    fn reply(&self, stream: &TcpStream, request: Result<Request, &'static str>) {
-        let page = request.and_then(|request| Ok((request, self.make()?)));
-        match page {
-            Ok((Request { with_body }, page)) => {
-                stream.send(request::head("200 OK", TYPE, page.len()).as_bytes());
-                if with_body {
-                    stream.send_piece(page.into_bytes());
-                }
-            }
-            Err(status) => {
-                stream.send(request::head(status, "text/plain", status.len()).as_bytes());
-                stream.send(status.as_bytes());
-            }
+    fn reply(&self, stream: &TcpStream, request: &[u8]) {
+        let page = request::check(request).and_then(|()| self.make());
+        let (status, content, body) = match page {
+            Ok(page) => ("200 OK", TYPE, page),
+            Err(status) => (status, "text/plain", status.to_string()),
+        };
+        stream.send(request::head(status, content, body.len()).as_bytes());
+        if !request.starts_with(b"HEAD ") {
+            stream.send_piece(body.into_bytes());
         }
     }
 
@@ -227,10 +253,18 @@ impl<F: FnMut() -> String> Desk<F> {
 
 /// Reads up to the empty line that ends a request's head, or as much as may be.
 async fn read_head(stream: &TcpStream) -> io::Result<Vec<u8>> {
+    const END: &[u8] = b"\r\n\r\n";
     let mut head = Vec::new();
-    while head.len() < REQUEST_MAX && !head.ends_with(b"\r\n\r\n") {
+    while head.len() < REQUEST_MAX {
         let Some(bytes) = stream.receive().await? else { break };
+        // It may have begun with the bytes before.
+        let from = head.len().saturating_sub(END.len() - 1);
         head.extend_from_slice(&bytes);
+        if let Some(at) = head[from..].windows(END.len()).position(|four| four == END) {
+            // What follows is nothing that is answered.
+            head.truncate(from + at + END.len());
+            break;
+        }
     }
     Ok(head)
 }
@@ -293,6 +327,17 @@ mod tests {
     fn a_head_alone_has_the_pages_length_and_not_the_page() {
         let answer = ask(&serve(), b"HEAD /metrics HTTP/1.1\r\n\r\n");
         assert!(answer.contains("content-length: 14") && answer.ends_with("\r\n\r\n"), "{answer}");
+        let answer = ask(&serve(), b"HEAD / HTTP/1.1\r\n\r\n");
+        assert!(answer.contains("404") && answer.ends_with("\r\n\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn what_follows_a_request_at_once_does_not_hide_its_end() {
+        let numbers = serve();
+        for more in ["GET /metrics HTTP/1.1\r\n\r\n", "a body"] {
+            let request = format!("GET /metrics HTTP/1.1\r\n\r\n{more}");
+            assert!(ask(&numbers, request.as_bytes()).ends_with(PAGE));
+        }
     }
 
     #[test]

@@ -2,35 +2,26 @@
 
 use super::REQUEST_MAX;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Request {
-    /// GET, not HEAD.
-    pub(super) with_body: bool,
-}
-
-impl Request {
-    /// The request, or the status that it deserves.
-    pub(super) fn parse(head: &[u8]) -> Result<Request, &'static str> {
-        if head.len() >= REQUEST_MAX {
-            return Err("431 Request Header Fields Too Large");
-        }
-        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        let mut words = line.split(|byte| *byte == b' ');
-        let (Some(method), Some(target), Some(version), None) =
-            (words.next(), words.next(), words.next(), words.next())
-        else {
-            return Err("400 Bad Request");
-        };
-        if !version.starts_with(b"HTTP/1.") || !head.ends_with(b"\r\n\r\n") {
-            return Err("400 Bad Request");
-        }
-        let path = target.split(|byte| *byte == b'?').next();
-        match (method, path) {
-            (_, path) if path != Some(b"/metrics") => Err("404 Not Found"),
-            (b"GET", _) => Ok(Request { with_body: true }),
-            (b"HEAD", _) => Ok(Request { with_body: false }),
-            _ => Err("405 Method Not Allowed"),
-        }
+/// Whether this is a request for the page, or the status that it deserves.
+pub(super) fn check(head: &[u8]) -> Result<(), &'static str> {
+    if head.len() >= REQUEST_MAX {
+        return Err("431 Request Header Fields Too Large");
+    }
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err("400 Bad Request");
+    };
+    if !version.starts_with(b"HTTP/1.") || !head.ends_with(b"\r\n\r\n") {
+        return Err("400 Bad Request");
+    }
+    let path = target.split(|byte| *byte == b'?').next();
+    match (method, path) {
+        (_, path) if path != Some(b"/metrics") => Err("404 Not Found"),
+        (b"GET" | b"HEAD", _) => Ok(()),
+        _ => Err("405 Method Not Allowed"),
     }
 }
 
