@@ -6,7 +6,7 @@ use std::time::Duration;
 use bowline_client::{Client, Config, ConnectError, Replica};
 use bowline_protocol::{ErrorKind, ReplicaId};
 
-use crate::server::{Answer, READ, Server, World, config, run};
+use crate::server::{Answer, LONG, READ, Server, World, config, run};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -31,7 +31,7 @@ fn a_replica_that_stops_reading_is_sent_so_much_and_the_rest_goes_elsewhere() {
         let calls: Vec<_> = (0..100)
             .map(|_| {
                 let call = world.client.call(READ, vec![7; 1_000_000]).idempotent();
-                bowline_runtime::spawn(call.deadline(DEADLINE).into_future())
+                bowline_runtime::spawn(call.deadline(LONG).into_future())
             })
             .collect();
         one.until(|one| one.seen() + two.seen() >= 80).await;

@@ -17,7 +17,7 @@ use bowline_runtime::{JoinHandle, Notify, Runtime, Stage, now, spawn_at, timeout
 
 pub(crate) const READ: Method = Method(1);
 /// Far beyond what anything here takes; only a failing test waits so long.
-const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// What becomes of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
