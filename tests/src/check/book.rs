@@ -143,7 +143,7 @@ impl Book {
         let Some(call) = self.calls.get_mut(&name(attempt)) else {
             return self.blame(Rule::WithinTheDeadline, attempt, "was sent for no call");
         };
-        if call.may_be_retried(request, server, self.now) {
+        if call.may_be_retried(request, self.now) {
             call.forgive_refusals();
         }
         let verdict = judge_send(call, request, server, self.homes, until, self.now);

@@ -97,7 +97,12 @@ impl Copy {
 
     /// As far as the client knows, this copy's replica did not serve it.
     const fn failed(&self) -> bool {
-        matches!(self.heard, Some(Heard::Good | Heard::Bad | Heard::Refused)) && !self.forgiven
+        self.has_failed() && !self.forgiven
+    }
+
+    /// The same, though the call may have been tried again since.
+    const fn has_failed(&self) -> bool {
+        matches!(self.heard, Some(Heard::Good | Heard::Bad | Heard::Refused))
     }
 
     /// The connection that brought it broke before it ended.
@@ -142,12 +147,10 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Nothing lives of it, and this copy goes out to a server that had refused it, but not as an
-    /// answer to news: it may be that the call is tried again after every server that was there had.
-    /// (One that comes meanwhile, and has not refused it, is sent it at once: that is no other try.)
-    pub(super) fn may_be_retried(&self, request: &Request, server: Host, now: Nanos) -> bool {
+    /// Nothing lives of it, and this copy is no answer to news: it may be that the call is tried again
+    /// after every server that was there had refused it, beginning with one that came meanwhile.
+    pub(super) fn may_be_retried(&self, request: &Request, now: Nanos) -> bool {
         self.retried
-            && self.is_spoilt_at(server)
             && request.cause == Cause::Redispatch
             && self.news < now
             && !self.copies.iter().any(Copy::alive)
@@ -165,6 +168,13 @@ impl Call {
         let may_run = |copy: &&Copy| !copy.heard.is_some_and(Heard::never_ran);
         let kept = |copy: &Copy| self.key.is_some() && homes.of(copy.server) == homes.of(server);
         self.idempotent || self.copies.iter().filter(may_run).all(kept)
+    }
+
+    /// That server did not serve a copy, and may not be asked again before the call is retried: when
+    /// that was, or will be, is not always to be told from outside.
+    pub(super) fn may_avoid(&self, server: Host) -> bool {
+        self.is_spoilt_at(server)
+            || self.copies.iter().any(|copy| copy.server == server && copy.has_failed())
     }
 
     /// As far as the client knows, that server has a copy, or did not serve one. A connection that

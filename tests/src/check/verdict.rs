@@ -153,6 +153,6 @@ pub(super) fn is_early(call: &Call, outcome: Outcome) -> bool {
 
 /// No copy is alive, and a server is connected that has not failed the call.
 pub(super) fn is_forgotten(call: &Call, connected: &[Host], homes: Homes) -> bool {
-    let failed = |&server: &Host| call.is_spoilt_at(server) || !call.may_repeat_at(server, homes);
+    let failed = |&server: &Host| call.may_avoid(server) || !call.may_repeat_at(server, homes);
     !call.copies.iter().any(Copy::alive) && !connected.iter().all(failed)
 }

@@ -599,6 +599,11 @@ impl Client {
         }
     }
 
+    /// Some payload is on its way.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.ports.values().any(|port| port.left().is_some())
+    }
+
     /// When the loop has to turn next without any input.
     pub(crate) fn next_timeout(&self) -> Option<Nanos> {
         let links = self.ports.values().map(|port| port.link.next_timeout());

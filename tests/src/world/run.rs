@@ -20,6 +20,9 @@ const PROBES: u64 = 2;
 const PROBE_GAP: Nanos = 5_000_000;
 /// How often who reads slowly does so.
 const SIP: Nanos = 20_000;
+/// A payload that nobody waits for takes so long at the most: a slow link carries one segment per round
+/// trip.
+const LONGEST_WAY: Nanos = 10_000_000_000;
 /// No run takes longer than this, in the world's time.
 const END_OF_TIME: Nanos = 10_000_000_000_000;
 /// Nor does so much happen while no call ends: machines that keep each other busy have no end.
@@ -384,13 +387,16 @@ impl World {
                     self.env.events.push(now + settle, Event::Tick);
                 }
             }
-            Phase::Calm(until) if now >= until && !self.is_busy() => {
+            Phase::Calm(until) if now >= until && !self.is_busy(until) => {
                 self.phase = Phase::Rest(now + settle);
                 self.env.events.push(now + settle, Event::Tick);
                 // The last calls are easy ones, and come one by one.
                 self.env.scenario.service.error_permille = 0;
                 self.env.scenario.service.span = Span::Fixed(50_000);
                 self.env.scenario.service.trace = None;
+                // What takes many round trips on a slow link would not be over by then.
+                self.env.scenario.wires.request = Span::Fixed(16);
+                self.env.scenario.wires.reply = Span::Fixed(16);
                 self.probe();
             }
             Phase::Rest(until) if now >= until => {
@@ -414,10 +420,15 @@ impl World {
         }
     }
 
-    /// Some handler still runs.
-    fn is_busy(&self) -> bool {
-        let runs = |node: &Node| matches!(&node.machine, Machine::Server(s) if s.is_busy());
-        self.nodes.iter().any(runs)
+    /// Some handler still runs, or what nobody waits for any more is on its way, over a slow link.
+    fn is_busy(&self, calm: Nanos) -> bool {
+        let patient = self.env.now < calm + LONGEST_WAY;
+        let busy = |node: &Node| match &node.machine {
+            Machine::Server(server) => server.is_busy() || patient && server.is_receiving(),
+            Machine::Client(client) => patient && client.is_sending(),
+            Machine::Dead { .. } => false,
+        };
+        self.nodes.iter().any(busy)
     }
 
     fn has_calls_to_make(&self) -> bool {

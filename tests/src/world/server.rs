@@ -641,6 +641,11 @@ impl Server {
         !self.handlers.is_empty()
     }
 
+    /// Some payload is on its way.
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.ports.values().any(|(port, _)| port.left().is_some())
+    }
+
     /// The machine's counters.
     pub(crate) const fn stats(&self) -> Stats {
         self.core.stats()
