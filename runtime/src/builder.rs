@@ -107,8 +107,9 @@ impl Builder {
         self
     }
 
-    /// What part of the time tasks of [`Stage::Background`] get while others are ready too, in
-    /// percent: from 1 to 50. It is measured by the clock, poll by poll. Default: 10.
+    /// What part of the time tasks of [`Stage::Background`](crate::Stage::Background) get while
+    /// others are ready too, in percent: from 1 to 50. It is measured by the clock, poll by poll.
+    /// Default: 10.
     #[must_use]
     pub fn background_share(mut self, percent: u8) -> Builder {
         self.settings.background_percent = percent;
@@ -116,8 +117,8 @@ impl Builder {
     }
 
     /// Reports each poll of a task that takes so long, or longer: in a warning, which names the
-    /// task, and in [`Metrics::stalls`]. Watching costs two readings of the clock, some 20 ns, a
-    /// poll. A task is called by [its name](crate::JoinHandle::named), or else its future's type, and
+    /// task, and in [`Metrics::stalls`](crate::Metrics::stalls). Watching costs two readings of the
+    /// clock, some 20 ns, a poll. A task is called by [its name](crate::JoinHandle::named), or else its future's type, and
     /// by where it was spawned. Default: not watched.
     #[must_use]
     pub fn stall(mut self, limit: Option<Duration>) -> Builder {
