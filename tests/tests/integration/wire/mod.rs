@@ -2,6 +2,7 @@
 //! wire beside requests and replies, and in what pieces.
 
 mod credit;
+mod exchange;
 mod flips;
 mod fresh;
 mod keyed;
