@@ -5,10 +5,11 @@ mod common;
 use std::time::Duration;
 
 use bowline_runtime::fs::{Batch, File, OpenOptions};
-use bowline_runtime::{Runtime, Stage, buffer, channel, metrics, sleep, spawn_at};
+use bowline_runtime::{Runtime, Stage, buffer, channel, sleep, spawn_at};
 use common::{accept_one, listen, pattern, poll_once, run_on};
 
-/// With few places for requests, so that they have to be waited for.
+/// With few places for requests, so that they have to be waited for, unless the kernel's thread is
+/// quicker than this one.
 fn polled() -> Runtime {
     let idle = Some(Duration::from_millis(1));
     Runtime::builder().submission_thread(idle).entries(8).build().unwrap()
@@ -58,7 +59,6 @@ fn more_reads_than_there_are_places_all_end_and_dropped_ones_harm_nothing() {
             blocks += 1;
         }
         assert_eq!(blocks, 200);
-        assert!(metrics().longest_backlog > 0, "there are eight places");
         for _ in 0..50 {
             poll_once(file.read_at(buffer::take(512), 0));
             buffer::take(512).fill(0x55);
