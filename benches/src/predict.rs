@@ -235,7 +235,7 @@ fn simulate(
         let variant = &variants[job];
         progress.doing(variant.name.clone());
         let mut before = 0;
-        let slice = turn(setting, variant, args.seed, calls, &Plan::default(), |ended| {
+        let slice = turn(setting, variant, args.seed, calls, &Plan::default(), None, |ended| {
             progress.advance(ended - before);
             before = ended;
             !interrupt.asked()

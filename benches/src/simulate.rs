@@ -102,7 +102,7 @@ fn rounds(
         progress.doing(format!("round {}: {}", round + 1, variant.name));
         let (seed, stalls) = round_of(args, setting, round as u64);
         let mut before = 0;
-        let slice = turn(setting, variant, seed, calls, &stalls, |ended| {
+        let slice = turn(setting, variant, seed, calls, &stalls, args.slowed, |ended| {
             progress.advance(ended - before);
             before = ended;
             !interrupt.asked()

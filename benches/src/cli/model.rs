@@ -52,6 +52,10 @@ pub struct SimulateArgs {
     /// Stalls.
     #[command(flatten)]
     pub faults: FaultArgs,
+    /// A replica does not stand still in a stall: requests that it begins then take so many times
+    /// as long
+    #[arg(long, value_name = "TIMES", value_parser = times, help_heading = "Stalls")]
+    pub slowed: Option<f64>,
 }
 
 /// Options of `bowline predict`.

@@ -25,7 +25,7 @@ pub struct Broken {
     what: String,
 }
 
-/// Simulates a turn; nothing if `go_on`, which hears how many calls have ended, says no.
+/// Simulates a turn, in whose stalls a replica stands still or is `slowed` so many times; nothing if `go_on`, which hears how many calls have ended, says no.
 ///
 /// # Errors
 /// [`Broken`]
@@ -35,11 +35,12 @@ pub fn turn(
     seed: u64,
     calls: u64,
     stalls: &Plan,
+    slowed: Option<f64>,
     go_on: impl FnMut(u64) -> bool,
 ) -> Result<Option<Slice>, Broken> {
     let policy = client_policy(variant.policy, &variant.settings);
     let mut scenario = setting.scenario(seed, calls, policy, budget_config(&variant.settings));
-    scenario.faults = faults(stalls, setting.warm_up());
+    scenario.faults = faults(stalls, slowed, setting.warm_up());
     let Some(report) = World::new(scenario, false).run_while(go_on) else { return Ok(None) };
     if let Some(broken) = &report.broken {
         let (policy, what) = (variant.name.clone(), broken.to_string());
@@ -48,12 +49,15 @@ pub fn turn(
     Ok(Some(slice(setting, variant, calls, &report)))
 }
 
-/// Stalls stop a process; what arrives waits for it.
-fn faults(stalls: &Plan, begin: Nanos) -> Vec<Fault> {
+/// Stalls stop a process, and what arrives waits for it; or they make it so many times as slow.
+fn faults(stalls: &Plan, slowed: Option<f64>, begin: Nanos) -> Vec<Fault> {
     let fault = |stall: &crate::faults::Stall| Fault {
         at: begin + stall.at.as_nanos() as Nanos,
         lasts: stall.length.as_nanos() as Nanos,
-        what: What::Freeze(stall.replica),
+        what: match slowed {
+            None => What::Freeze(stall.replica),
+            Some(times) => What::Slow(stall.replica, (100.0 * times) as u64),
+        },
     };
     stalls.stalls().iter().map(fault).collect()
 }

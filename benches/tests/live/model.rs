@@ -77,6 +77,32 @@ fn replicas_that_are_slow_together_leave_a_hedge_nothing_to_win() {
 }
 
 #[test]
+fn a_replica_that_is_slowed_in_a_stall_harms_less_than_one_that_stands_still() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let beyond = |slowed: &str| {
+        let line = format!(
+            "simulate --calls 20000 --rounds 1 --policies none --service fixed:2ms --faults all \
+             --stall 100ms --stall-gap 400ms --out report {slowed}"
+        );
+        let (good, out, err) = says(folder.path(), &line);
+        assert!(good, "{err}");
+        let json = fs::read_to_string(folder.path().join("report/results.json")).expect("there");
+        (out, json)
+    };
+    let (still, halved) = (beyond(""), beyond("--slowed 2x"));
+    assert!(halved.1.contains("; service 2.00 times as long"), "{}", halved.1);
+    assert!(!still.1.contains("times as long"));
+    // A request of 2 ms that is served at half the speed takes 4 ms; one that waits for a replica
+    // to go on, tens of them.
+    let p99 = |out: &str| {
+        let line = out.lines().find(|line| line.starts_with("none ")).expect("a row").to_owned();
+        line.split("  ").filter(|cell| !cell.trim().is_empty()).nth(3).expect("p99").to_owned()
+    };
+    assert!(p99(&halved.0).trim().starts_with("4.1"), "{}", halved.0);
+    assert_ne!(p99(&still.0), p99(&halved.0));
+}
+
+#[test]
 fn a_simulation_draws_from_the_histogram_of_a_report() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (good, _, err) = says(folder.path(), &format!("{SMALL} --out first"));
