@@ -227,6 +227,12 @@ impl Freshness {
         }
     }
 
+    /// How fresh what is of this freshness will be when so much time has passed.
+    #[must_use]
+    pub const fn aged(self, by: Duration) -> Freshness {
+        Freshness { staleness: self.staleness.saturating_add(by), ..self }
+    }
+
     /// What is of this freshness is known to be less than that demands.
     pub fn is_behind(&self, demand: &Freshness) -> bool {
         let old = self.version != 0 && self.version < demand.version;

@@ -528,8 +528,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "what was done under a key is forgotten at once",
         BY_KEY,
-        "                self.stats.keys_evicted += self.copies.keys.done(entry, result, now);",
-        "                let _ = (result, now);\n                self.copies.keys.forget(entry);",
+        "                self.stats.keys_evicted += self.copies.keys.done(entry, outcome, now);",
+        "                let _ = (outcome, now);\n                self.copies.keys.forget(entry);",
     ),
     mutation(
         "a key's other payload is answered as the first was",
@@ -546,7 +546,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "who waits for a key is told nothing when that is done",
         BY_KEY,
-        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.answer_waiting(index, status, result.clone(), now);",
+        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.answer_waiting(index, status, outcome.clone(), now);",
         "        while let Some(index) = self.copies.first_parked(entry) {\n            self.copies.remove(index);",
     ),
     mutation(
@@ -594,8 +594,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "who waits for a key's result is answered with nothing",
         BY_KEY,
-        "            self.answer_waiting(index, status, result.clone(), now);",
-        "            self.answer_waiting(index, status, Arc::from(&[][..]), now);",
+        "            self.answer_waiting(index, status, outcome.clone(), now);",
+        "            self.answer_waiting(index, status, Outcome::new(&[], &OptionSet::NONE, now), now);",
     ),
     mutation(
         "a copy that ended without a reply keeps its credit",

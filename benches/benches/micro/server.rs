@@ -79,7 +79,7 @@ pub(crate) fn benches(c: &mut Criterion) {
         b.iter(|| {
             world.arrive();
             let copy = world.dispatch().expect("the slot is free");
-            world.core.on_finished(copy, Status::Ok, &[], world.now)
+            world.core.on_finished(copy, Status::Ok, &[], &OptionSet::NONE, world.now)
         });
     });
     for crowd in CROWDS {

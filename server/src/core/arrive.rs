@@ -55,10 +55,10 @@ impl<P> Core<P> {
             self.never_ran(&request, options, Duration::ZERO, Unstarted::WithdrawnByTombstone);
             return self.tell_ended(conn, request.attempt, bytes, How::Withdrawn, Some(tie.twin.n));
         }
-        if let Some(result) = self.remembered(&request, options) {
+        if let Some(outcome) = self.remembered(&request, options) {
             self.stats.accepted += 1;
             self.never_ran(&request, options, Duration::ZERO, Unstarted::RepliedByKey);
-            return self.answer(conn, request.attempt, bytes, Status::Ok, result);
+            return self.answer(conn, request.attempt, bytes, Status::Ok, outcome, now);
         }
         if self.is_behind(options) {
             self.stats.rejected_stale += 1;

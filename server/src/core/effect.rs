@@ -73,6 +73,8 @@ pub enum Effect<P> {
         conn: Conn,
         /// What to answer.
         reply: Reply,
+        /// What that says of itself: what the first answer said, as much staler as it is older.
+        options: OptionSet,
         /// The reply's payload.
         result: Arc<[u8]>,
         /// How many bytes the request had.

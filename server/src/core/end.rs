@@ -1,10 +1,11 @@
 //! Copies end: each once, and each is told of on the connection that brought it.
 
-use bowline_protocol::{Attempt, Ended, How, Reply, Status};
+use bowline_protocol::{Attempt, Ended, How, OptionSet, Reply, Status};
 use bowline_time::Instant;
 
 use super::copies::{Copy, Running, State};
 use super::histograms::record;
+use super::keys::Outcome;
 use super::{Conn, CopyKey, Core, Notice, StopReason, Unstarted};
 
 impl<P> Core<P> {
@@ -13,7 +14,7 @@ impl<P> Core<P> {
         self.copies.at(self.copies.find(copy.0)?).conn
     }
 
-    /// A handler is done, with this status and reply. Returns what to answer, and on which
+    /// A handler is done, with this status and reply, which says that of itself. Returns what to answer, and on which
     /// connection, and how many bytes the request had; None if nobody waits for it any more (or the copy is not known). Who waits for
     /// the result of a copy with the same key is answered by an effect.
     pub fn on_finished(
@@ -21,13 +22,14 @@ impl<P> Core<P> {
         copy: CopyKey,
         status: Status,
         result: &[u8],
+        says: &OptionSet,
         now: Instant,
     ) -> Option<(Conn, Reply, usize)> {
         let index = self.copies.find(copy.0)?;
         let State::Running(running) = self.copies.at(index).state else { return None };
         let Copy { request, conn, entry, bytes, .. } = self.free_slot(index, running, now)?;
         if let Some(entry) = entry {
-            self.settle_key(entry, status, result, now);
+            self.settle_key(entry, status, Outcome::new(result, says, now), now);
         }
         let Some(conn) = conn else {
             self.stats.dropped_running += 1;

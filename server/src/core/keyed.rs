@@ -1,13 +1,11 @@
 //! Copies that brought a key: run, wait for the one that runs, or be told what it was told.
 
-use alloc::sync::Arc;
-
 use bowline_protocol::{Attempt, OptionSet, Reply, Request, Status};
 use bowline_time::Instant;
 
 use super::copies::Copy;
-use super::keys::Seen;
-use super::{Conn, Core, Notice, Unstarted};
+use super::keys::{Outcome, Seen};
+use super::{Conn, Core, Notice, Repeat, Unstarted};
 
 /// What is said when a key comes again with something else.
 pub(crate) const OTHER_USE: &str = "this key was used for another method or another payload; \
@@ -15,9 +13,9 @@ pub(crate) const OTHER_USE: &str = "this key was used for another method or anot
 
 impl<P> Core<P> {
     /// What was answered to the call of this key, if that is known.
-    pub(super) fn remembered(&self, request: &Request, options: &OptionSet) -> Option<Arc<[u8]>> {
+    pub(super) fn remembered(&self, request: &Request, options: &OptionSet) -> Option<Outcome> {
         match self.copies.keys.look(options.key?, request.method) {
-            Seen::Done(result) => Some(result),
+            Seen::Done(outcome) => Some(outcome),
             Seen::New | Seen::Running(_) | Seen::Other => None,
         }
     }
@@ -38,9 +36,9 @@ impl<P> Core<P> {
                 self.estimate.left();
                 self.copies.park(index, entry);
             }
-            Seen::Done(result) => {
+            Seen::Done(outcome) => {
                 self.estimate.left();
-                self.answer_waiting(index, Status::Ok, result, now);
+                self.answer_waiting(index, Status::Ok, outcome, now);
             }
             Seen::Other => {
                 self.estimate.left();
@@ -51,14 +49,19 @@ impl<P> Core<P> {
     }
 
     /// The copy that ran for a key was answered: so are those that waited for it.
-    pub(super) fn settle_key(&mut self, entry: u32, status: Status, result: &[u8], now: Instant) {
-        let result: Arc<[u8]> = result.into();
+    pub(super) fn settle_key(
+        &mut self,
+        entry: u32,
+        status: Status,
+        outcome: Outcome,
+        now: Instant,
+    ) {
         while let Some(index) = self.copies.first_parked(entry) {
-            self.answer_waiting(index, status, result.clone(), now);
+            self.answer_waiting(index, status, outcome.clone(), now);
         }
         match status {
             Status::Ok => {
-                self.stats.keys_evicted += self.copies.keys.done(entry, result, now);
+                self.stats.keys_evicted += self.copies.keys.done(entry, outcome, now);
             }
             _ => self.copies.keys.forget(entry),
         }
@@ -73,27 +76,35 @@ impl<P> Core<P> {
         self.copies.keys.forget(entry);
     }
 
-    fn answer_waiting(&mut self, index: u32, status: Status, result: Arc<[u8]>, now: Instant) {
+    fn answer_waiting(&mut self, index: u32, status: Status, outcome: Outcome, now: Instant) {
         if let Some(copy) = self.copies.remove(index)
             && let Copy { request, conn: Some(conn), bytes, .. } = copy
         {
             self.never_ran(&request, &copy.options, now - copy.arrived, Unstarted::RepliedByKey);
-            self.answer(conn, request.attempt, bytes, status, result);
+            self.answer(conn, request.attempt, bytes, status, outcome, now);
         }
     }
 
-    /// Answers with the result of another copy.
+    /// Answers with the outcome of another copy: also where that is less fresh than is asked, since
+    /// of an effect it is the only result; it says so, and the caller judges.
     pub(super) fn answer(
         &mut self,
         conn: Conn,
         attempt: Attempt,
         bytes: usize,
         status: Status,
-        result: Arc<[u8]>,
+        outcome: Outcome,
+        now: Instant,
     ) {
         self.stats.replied += 1;
         let reply = Reply { attempt, status, executed: true, load: self.load() };
-        self.effects.answers.push_back((conn, reply, result, bytes));
+        self.effects.answers.push_back(Repeat {
+            conn,
+            reply,
+            options: outcome.says(now),
+            result: outcome.result,
+            frees: bytes,
+        });
     }
 
     fn refuse_other_use(&mut self, index: u32, now: Instant) {

@@ -11,8 +11,8 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use bowline_protocol::Method;
 use bowline_protocol::options::Key as CallKey;
+use bowline_protocol::{Freshness, Label, Method, OptionSet};
 use bowline_time::Instant;
 
 use super::arena::{Arena, List};
@@ -48,9 +48,32 @@ enum State {
     /// The copies that wait for the one that runs.
     Running(List),
     Done {
-        result: Arc<[u8]>,
+        outcome: Outcome,
         until: Instant,
     },
+}
+
+/// What a key's call was answered with, and what that answer said of itself. What the replica holds
+/// later is not what it was made of.
+#[derive(Clone)]
+pub(super) struct Outcome {
+    pub(super) result: Arc<[u8]>,
+    label: Option<Label>,
+    fresh: Option<Freshness>,
+    made: Instant,
+}
+
+impl Outcome {
+    /// The answer with which a handler was done at `made`, saying that.
+    pub(super) fn new(result: &[u8], says: &OptionSet, made: Instant) -> Outcome {
+        Outcome { result: result.into(), label: says.label, fresh: says.fresh, made }
+    }
+
+    /// What is said with it at `now`: the same, as much staler as it is older.
+    pub(super) fn says(&self, now: Instant) -> OptionSet {
+        let fresh = self.fresh.map(|fresh| fresh.aged(now - self.made));
+        OptionSet { label: self.label, fresh, ..OptionSet::NONE }
+    }
 }
 
 /// What is known of a key.
@@ -59,8 +82,8 @@ pub(super) enum Seen {
     New,
     /// A copy runs for it: this entry.
     Running(u32),
-    /// It was done, with this result.
-    Done(Arc<[u8]>),
+    /// It was done, with this outcome.
+    Done(Outcome),
     /// It was used for something else.
     Other,
 }
@@ -107,7 +130,7 @@ impl Keys {
         }
         match &entry.state {
             State::Running(_) => Seen::Running(index),
-            State::Done { result, .. } => Seen::Done(result.clone()),
+            State::Done { outcome, .. } => Seen::Done(outcome.clone()),
         }
     }
 
@@ -129,30 +152,30 @@ impl Keys {
         }
     }
 
-    /// A key is done, with this result. Nobody waits for it any more. Returns how many others were
+    /// A key is done, with this outcome. Nobody waits for it any more. Returns how many others were
     /// forgotten to make room; it is forgotten itself if it is larger than may be.
-    pub(super) fn done(&mut self, index: u32, result: Arc<[u8]>, now: Instant) -> u64 {
-        if self.limits.results == 0 || result.len() > self.limits.bytes {
+    pub(super) fn done(&mut self, index: u32, outcome: Outcome, now: Instant) -> u64 {
+        let bytes = outcome.result.len();
+        if self.limits.results == 0 || bytes > self.limits.bytes {
             self.forget(index);
             return 1;
         }
         let mut evicted = 0;
-        while self.results() >= self.limits.results || self.bytes + result.len() > self.limits.bytes
-        {
+        while self.results() >= self.limits.results || self.bytes + bytes > self.limits.bytes {
             self.forget_oldest();
             evicted += 1;
         }
-        self.bytes += result.len();
+        self.bytes += bytes;
         let until = now + self.limits.life;
-        self.entries.at_mut(index).state = State::Done { result, until };
+        self.entries.at_mut(index).state = State::Done { outcome, until };
         self.entries.push_back(&mut self.done, 0, index);
         evicted
     }
 
     /// Nothing is known of a key any more. Nobody waits for it.
     pub(super) fn forget(&mut self, index: u32) {
-        if let State::Done { result, .. } = &self.entries.at(index).state {
-            self.bytes -= result.len();
+        if let State::Done { outcome, .. } = &self.entries.at(index).state {
+            self.bytes -= outcome.result.len();
             self.entries.unlink(&mut self.done, 0, index);
         }
         if let Some(Entry { id, .. }) = self.entries.remove(index) {

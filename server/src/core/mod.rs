@@ -58,7 +58,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bowline_protocol::{Freshness, Load, Reply, Station};
+use bowline_protocol::{Freshness, Load, OptionSet, Reply, Station};
 use bowline_time::Instant;
 
 use arena::Key;
@@ -117,13 +117,22 @@ pub struct Core<P> {
     draining: bool,
 }
 
+/// A copy to be answered with what another one with its key was answered: [`Effect::Answer`].
+struct Repeat {
+    conn: Conn,
+    reply: Reply,
+    options: OptionSet,
+    result: Arc<[u8]>,
+    /// How many bytes the request had.
+    frees: usize,
+}
+
 /// What is to be done, by kind, in the order in which it is to be done.
 struct Effects {
     cancels: VecDeque<(Station, bowline_protocol::Cancel)>,
     /// With how many bytes the request had that each ends, if it ends one.
     notices: VecDeque<(Conn, Notice, Option<usize>)>,
-    /// With how many bytes each request had.
-    answers: VecDeque<(Conn, Reply, Arc<[u8]>, usize)>,
+    answers: VecDeque<Repeat>,
     starts: VecDeque<Key>,
     aborts: VecDeque<(Key, StopReason)>,
 }
@@ -205,8 +214,10 @@ impl<P> Core<P> {
         if let Some((conn, notice, frees)) = self.effects.notices.pop_front() {
             return Some(Effect::Send { conn, notice, frees });
         }
-        if let Some((conn, reply, result, frees)) = self.effects.answers.pop_front() {
-            return Some(Effect::Answer { conn, reply, result, frees });
+        if let Some(Repeat { conn, reply, options, result, frees }) =
+            self.effects.answers.pop_front()
+        {
+            return Some(Effect::Answer { conn, reply, options, result, frees });
         }
         while let Some(key) = self.effects.starts.pop_front() {
             if let Some(start) = self.hand_over(key) {

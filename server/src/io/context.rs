@@ -254,11 +254,7 @@ struct Says {
 
 impl Says {
     fn options(&self, now: Instant) -> OptionSet {
-        let aged = |(held, at): (Freshness, Instant)| Freshness {
-            staleness: held.staleness.saturating_add(now - at),
-            ..held
-        };
-        let fresh = self.fresh.or_else(|| self.held.map(aged));
+        let fresh = self.fresh.or_else(|| self.held.map(|(held, at)| held.aged(now - at)));
         OptionSet { label: self.label, fresh, ..OptionSet::NONE }
     }
 }

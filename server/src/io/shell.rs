@@ -286,9 +286,9 @@ impl<S: Service> Shell<S> {
                     None => connection.out.send(&notice.frame()),
                 }
             }
-            Effect::Answer { conn, reply, result, frees } => {
+            Effect::Answer { conn, reply, options, result, frees } => {
                 let letter = Letter { answer: Answer::Stored(result), frees };
-                self.reply(conn, reply, &self.held(), letter);
+                self.reply(conn, reply, &options, letter);
             }
             Effect::Start(start) => {
                 let held = self.core.borrow().freshness();
@@ -311,7 +311,7 @@ impl<S: Service> Shell<S> {
             }
             false => (status, answer),
         };
-        let finished = self.core.borrow_mut().on_finished(copy, status, &answer, now());
+        let finished = self.core.borrow_mut().on_finished(copy, status, &answer, &options, now());
         if let Some((conn, reply, frees)) = finished {
             self.reply(conn, reply, &options, Letter { answer, frees });
         }

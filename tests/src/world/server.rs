@@ -7,7 +7,7 @@ use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
     Attempt, Backoff, Cancel, CancelReason, Features, Frame, Hello, Identity, Inbox, Key, Link,
-    Method, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
+    Method, OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
 };
 use bowline_server::core::{
     Config, Conn, CopyKey, Core, Effect, KeyLimits, Ledger, MethodRule, Origin, Start, Stats,
@@ -358,7 +358,9 @@ impl Server {
             let ok = status == Status::Ok;
             self.ran.insert(id.id, Ran { attempt, answer: answer.clone(), ok });
         }
-        if let Some((conn, reply, frees)) = self.core.on_finished(key, status, &answer, now) {
+        if let Some((conn, reply, frees)) =
+            self.core.on_finished(key, status, &answer, &OptionSet::NONE, now)
+        {
             self.reply(env, conn, reply, answer, frees, now);
         }
     }
@@ -421,7 +423,7 @@ impl Server {
             Effect::Send { conn, notice, frees: Some(frees) } => {
                 self.end(env, conn, &notice.frame(), frees, now);
             }
-            Effect::Answer { conn, reply, result, frees } => {
+            Effect::Answer { conn, reply, result, frees, .. } => {
                 self.judge_answer(env, &reply, &result);
                 env.book.answered_by_key(reply.attempt);
                 self.reply(env, conn, reply, result.to_vec(), frees, now);

@@ -18,7 +18,8 @@ fn a_reply_goes_out_on_the_connection_that_brought_the_copy() {
 fn a_handler_that_failed_is_answered_for() {
     let mut bench = Bench::new();
     let copy = bench.start(plain(1));
-    let (_, reply, _) = bench.core.on_finished(copy, Status::Failed, &[], bench.now).unwrap();
+    let (_, reply, _) =
+        bench.core.on_finished(copy, Status::Failed, &[], &OptionSet::NONE, bench.now).unwrap();
     assert_eq!((reply.status, reply.executed), (Status::Failed, true));
     assert_eq!(bench.core.stats().replied_failed, 1);
 }
@@ -123,7 +124,8 @@ fn the_load_tells_how_long_copies_waited() {
 fn a_handler_that_could_make_nothing_of_the_request_was_started() {
     let mut bench = Bench::new();
     let copy = bench.start(plain(1));
-    let (_, reply, _) = bench.core.on_finished(copy, Status::BadRequest, &[], bench.now).unwrap();
+    let (_, reply, _) =
+        bench.core.on_finished(copy, Status::BadRequest, &[], &OptionSet::NONE, bench.now).unwrap();
     assert_eq!((reply.status, reply.executed), (Status::BadRequest, true));
 }
 

@@ -1,6 +1,7 @@
 //! What is asked for twice under one key is done once.
 
 use bowline_protocol::options::Key;
+use bowline_protocol::{Freshness, Label};
 
 use super::*;
 
@@ -34,7 +35,7 @@ impl Turn {
     fn answered(&self) -> Vec<u64> {
         self.answers
             .iter()
-            .map(|(_, reply, result)| {
+            .map(|(_, _, reply, result)| {
                 assert_eq!((reply.status, &result[..]), (Status::Ok, &b"done"[..]));
                 reply.attempt.seq.0
             })
@@ -126,9 +127,9 @@ fn a_failure_is_told_to_those_that_wait_and_not_remembered() {
     let first = bench.start_paying(1, 9);
     bench.pay(2, 9);
     bench.turn();
-    bench.core.on_finished(first, Status::App(3), b"no luck", bench.now);
+    bench.core.on_finished(first, Status::App(3), b"no luck", &OptionSet::NONE, bench.now);
     let turn = bench.turn();
-    let (_, reply, result) = &turn.answers[0];
+    let (_, _, reply, result) = &turn.answers[0];
     assert_eq!((reply.status, &result[..]), (Status::App(3), &b"no luck"[..]));
     bench.pay(3, 9);
     assert_eq!(bench.turn().started(), [3], "it may be tried again");
@@ -258,4 +259,45 @@ fn a_duplicate_that_waits_has_left_the_queue_once_also_if_its_connection_closes(
     let before = alloc::format!("{:?}", bench.core.estimate);
     bench.core.on_closed(other, bench.now);
     assert_eq!(alloc::format!("{:?}", bench.core.estimate), before);
+}
+
+/// The client's reply was lost, and its repeat has the same key: it is to find what it wrote.
+#[test]
+fn a_remembered_answer_is_of_the_version_that_its_handler_said() {
+    let mut bench = bench();
+    bench.core.on_freshness(Some(Freshness::version(70)));
+    let first = bench.start_paying(1, 9);
+    let wrote = Freshness::version(77);
+    let says = OptionSet { fresh: Some(wrote), label: Some(Label::new("disk")), ..OptionSet::NONE };
+    bench.core.on_finished(first, Status::Ok, b"done", &says, bench.now);
+    bench.core.on_freshness(Some(Freshness::version(120)));
+    bench.pay(2, 9);
+    assert_eq!(bench.turn().answers[0].1, says, "neither less nor more than the first said");
+    let ahead = OptionSet { fresh: Some(Freshness::version(100)), ..key(9) };
+    bench.request_with(bench.conn, pay(3), &ahead);
+    assert_eq!(bench.turn().answers[0].1, says, "who asks for more is told what there is");
+}
+
+#[test]
+fn an_answer_by_key_is_as_stale_as_the_first_one_and_as_what_has_passed_since() {
+    let mut bench = bench();
+    bench.core.on_freshness(Some(Freshness { version: 7, staleness: ms(1) }));
+    let first = bench.start_paying(1, 9);
+    bench.request_with(
+        bench.conn,
+        pay(2),
+        &OptionSet { fresh: Some(Freshness::within(ms(5))), ..key(9) },
+    );
+    assert!(bench.turn().is_empty(), "it waits for the first");
+    bench.pass(ms(50));
+    // The handler read at its start.
+    let says = |staleness| OptionSet {
+        fresh: Some(Freshness { version: 7, staleness }),
+        ..OptionSet::NONE
+    };
+    bench.core.on_finished(first, Status::Ok, b"done", &says(ms(51)), bench.now);
+    assert_eq!(bench.turn().answers[0].1, says(ms(51)));
+    bench.pass(ms(100));
+    bench.pay(3, 9);
+    assert_eq!(bench.turn().answers[0].1, says(ms(151)));
 }

@@ -108,7 +108,7 @@ struct Bench {
 struct Turn {
     cancels: Vec<(Station, Cancel)>,
     notices: Vec<(Conn, Notice)>,
-    answers: Vec<(Conn, Reply, Vec<u8>)>,
+    answers: Vec<(Conn, OptionSet, Reply, Vec<u8>)>,
     starts: Vec<Start<u64>>,
     aborts: Vec<(CopyKey, StopReason)>,
 }
@@ -173,8 +173,8 @@ impl Bench {
                     turn.cancels.push((to, cancel));
                 }
                 Effect::Send { conn, notice, .. } => turn.notices.push((conn, notice)),
-                Effect::Answer { conn, reply, result, .. } => {
-                    turn.answers.push((conn, reply, result.to_vec()));
+                Effect::Answer { conn, reply, options, result, .. } => {
+                    turn.answers.push((conn, options, reply, result.to_vec()));
                 }
                 Effect::Start(start) => turn.starts.push(start),
                 Effect::Abort { copy, why } => turn.aborts.push((copy, why)),
@@ -202,7 +202,7 @@ impl Bench {
     }
 
     fn finish(&mut self, copy: CopyKey) -> Option<(Conn, Reply)> {
-        let finished = self.core.on_finished(copy, Status::Ok, b"done", self.now);
+        let finished = self.core.on_finished(copy, Status::Ok, b"done", &OptionSet::NONE, self.now);
         finished.map(|(conn, reply, _)| (conn, reply))
     }
 

@@ -139,7 +139,7 @@ impl Walk {
                 Notice::Refused(reply, _) => self.end(conn, reply.attempt),
             }
         }
-        for (conn, reply, _) in turn.answers {
+        for (conn, _, reply, _) in turn.answers {
             self.end(conn, reply.attempt);
         }
         for start in turn.starts {
