@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::codec::{self, HEADER_LEN, Header, WireError};
 use crate::frame::Frame;
+use crate::hello::Features;
 
 /// The most memory that an empty inbox keeps, in bytes: a large frame's is given back.
 const KEPT: usize = 64 << 10;
@@ -23,12 +24,22 @@ pub struct Inbox {
     /// What was wrong. After that nothing says where a frame begins, so none comes any more.
     broken: Option<WireError>,
     limit: u32,
+    /// Payloads have to have checksums.
+    sums: bool,
 }
 
 impl Inbox {
     /// An inbox that takes payloads of up to `limit` bytes.
     pub const fn new(limit: u32) -> Inbox {
-        Inbox { partial: Vec::new(), header: None, lent: false, broken: None, limit }
+        Inbox { partial: Vec::new(), header: None, lent: false, broken: None, limit, sums: true }
+    }
+
+    /// Takes what a side with these features may be sent: payloads without checksums, if it says
+    /// that it wants none ([`Features::UNSUMMED`]). Before, a frame that has such is an error.
+    #[must_use]
+    pub const fn with_features(mut self, features: Features) -> Inbox {
+        self.sums = !features.has(Features::UNSUMMED);
+        self
     }
 
     /// The frames that `bytes` bring, after what came before them. To be asked until there is no
@@ -109,6 +120,10 @@ impl Frames<'_> {
             Ok(None) => return Ok(None),
             Err(error) => return Err(*self.inbox.broken.insert(error)),
         };
+        if self.inbox.sums && header.is_unsummed() {
+            let error = WireError::Unsummed { frame: header.name() };
+            return Err(*self.inbox.broken.insert(error));
+        }
         let payload = if self.inbox.lent {
             &self.inbox.partial[HEADER_LEN..]
         } else {

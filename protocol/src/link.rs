@@ -383,6 +383,11 @@ impl Link {
         self.peer_leaves
     }
 
+    /// What this side says that it can do.
+    pub const fn features(&self) -> Features {
+        self.me.features
+    }
+
     /// What the other side can do; nothing before its hello.
     pub fn peer_features(&self) -> Features {
         self.peer.as_ref().map_or(Features::NONE, |hello| hello.features)

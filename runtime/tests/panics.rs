@@ -9,9 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::{Runtime, Stage, spawn_at, yield_now};
 use bytes::Bytes;
+use common::log::Ear;
 use common::{accept_one, listen, pattern, run, run_on};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Level};
 
 /// The log's macros note at their first use whether anybody listens, which must not be while a test
 /// beside begins to.
@@ -69,40 +69,16 @@ fn an_owner_of_bytes_that_panics_when_it_is_let_go_holds_nobody_up() {
     });
 }
 
-/// Panics whenever it is told of an error. What machines have to say of themselves, such as that a
-/// clock strays, it does not hear.
-struct Deaf;
-
-impl Subscriber for Deaf {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::ERROR
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, _: &Event<'_>) {
-        panic!("the log panics");
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 #[test]
 fn completions_that_came_with_one_that_panics_are_told_when_the_loop_goes_on() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = Runtime::builder().build().unwrap();
     let kept = RefCell::new(None);
     let (bytes, owned) = bomb(0);
+    // What machines have to say of themselves, such as that a clock strays, is no error.
+    let deaf = Ear(Level::ERROR, |_: &Event<'_>| panic!("the log panics"));
     let went = catch_unwind(AssertUnwindSafe(|| {
-        tracing::subscriber::with_default(Deaf, || {
+        tracing::subscriber::with_default(deaf, || {
             run_on(&runtime, async {
                 let (listener, address) = listen();
                 let (client, server) = accept_one(&listener, address).await;

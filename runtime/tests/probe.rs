@@ -1,6 +1,8 @@
 //! What the probe tells, and what a program hears where io_uring is not to be had. The refusals are
 //! real ones: a child process forbids itself the calls, as a sandbox does, and then tries.
 
+mod common;
+
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_runtime::{Answer, OLDEST_KERNEL, Runtime, Use, buffer, probe, sleep};
+use common::log::Ear;
 
 #[test]
 fn the_probe_tells_what_this_kernel_has_and_what_is_used_instead() {
@@ -80,7 +83,7 @@ fn child() {
             Err(error) => println!("refused: {error}"),
         },
         Ok("register") => {
-            tracing::subscriber::set_global_default(Printing).unwrap();
+            tracing::subscriber::set_global_default(Ear(tracing::Level::TRACE, print)).unwrap();
             let runtime = Runtime::builder().registered_buffers(1024, 65_536).build().unwrap();
             runtime.block_on(async {
                 sleep(Duration::from_micros(1)).await;
@@ -91,35 +94,15 @@ fn child() {
     }
 }
 
-/// Prints events.
-struct Printing;
-
-impl tracing::Subscriber for Printing {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Visit;
-        impl tracing::field::Visit for Visit {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                println!("{field}: {value:?}");
-            }
+/// Prints the fields of events.
+fn print(event: &tracing::Event<'_>) {
+    struct Visit;
+    impl tracing::field::Visit for Visit {
+        fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+            println!("{field}: {value:?}");
         }
-        event.record(&mut Visit);
     }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
+    event.record(&mut Visit);
 }
 
 #[test]

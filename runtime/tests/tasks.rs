@@ -15,6 +15,7 @@ use bowline_runtime::{
     Notify, Runtime, Stage, clock_now, metrics, now, sleep, sleep_until, spawn, spawn_at, timeout,
     yield_now,
 };
+use common::log::Ear;
 use common::{LONG, accept_one, listen, run, run_on};
 
 #[test]
@@ -455,32 +456,14 @@ impl tracing::field::Visit for Said {
     }
 }
 
-impl tracing::Subscriber for Said {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 #[test]
 fn what_is_told_of_a_task_names_it_and_where_it_was_spawned() {
     let said = Said::default();
-    tracing::subscriber::with_default(said.clone(), || {
+    let hears = said.clone();
+    let ear = Ear(tracing::Level::TRACE, move |event: &tracing::Event<'_>| {
+        event.record(&mut hears.clone())
+    });
+    tracing::subscriber::with_default(ear, || {
         // Every poll is one that took too long.
         let runtime = Runtime::builder().stall(Some(Duration::ZERO)).build().unwrap();
         let told = |name: &str, line: u32| {

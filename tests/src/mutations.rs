@@ -636,8 +636,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a call whose time is over is sent when there is room",
         STRAND,
-        "        if self.is_overdue(slot, now) {",
-        "        if self.is_overdue(slot, now) && false {",
+        "        if self.fail_if_overdue(slot, now) {",
+        "        if self.fail_if_overdue(slot, now) && false {",
     ),
 ];
 

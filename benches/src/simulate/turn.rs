@@ -25,7 +25,8 @@ pub struct Broken {
     what: String,
 }
 
-/// Simulates a turn, in whose stalls a replica stands still or is `slowed` so many times; nothing if `go_on`, which hears how many calls have ended, says no.
+/// Simulates a turn, in whose stalls a replica stands still or is `slowed` so many times; nothing if
+/// `go_on`, which hears how many calls have ended, says no.
 ///
 /// # Errors
 /// [`Broken`]

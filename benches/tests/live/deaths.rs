@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -125,11 +125,16 @@ fn an_end_before_anything_was_measured_keeps_the_last_report() {
     assert_eq!(std::fs::read_to_string(&report).expect("a report"), before);
 }
 
-/// Waits until somebody writes a file into `folder`.
-fn await_partial(folder: &Path) {
+/// Waits until `child` writes a file into `folder`.
+fn await_partial(folder: &Path, child: &mut Child) {
     let began = Instant::now();
     let entries = || std::fs::read_dir(folder).into_iter().flatten().flatten();
     while !entries().any(|entry| entry.metadata().is_ok_and(|file| file.len() > 0)) {
+        if let Some(status) = child.try_wait().expect("a child") {
+            let mut said = String::new();
+            child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+            panic!("it ended ({status}) and has written nothing: {said}");
+        }
         assert!(began.elapsed() < PATIENCE, "nothing is written");
         std::thread::yield_now();
     }
@@ -145,7 +150,7 @@ fn a_signal_while_data_is_written_ends_it_and_leaves_nothing() {
         let data = folder.path().join("data");
         let mut command = bowline(folder.path(), line);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program is there");
-        await_partial(&data);
+        await_partial(&data, &mut child);
         let pid = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
         kill_process(pid.expect("a process id"), signal).expect("it runs");
         let status = child.wait().expect("a child");

@@ -73,7 +73,8 @@ pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
         let ended = match TcpStream::connect(replica.address, terms.dial).await {
             Ok(stream) => {
                 let mut connection = Connection::new(&shell, stream, replica.id, &terms);
-                let ended = connection.run(Inbox::new(terms.frame_bytes())).await;
+                let inbox = Inbox::new(terms.frame_bytes());
+                let ended = connection.run(inbox.with_features(connection.link.features())).await;
                 connection.close(&ended);
                 if connection.link.is_up() {
                     backoff.reset();

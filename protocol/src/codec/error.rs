@@ -26,6 +26,12 @@ pub enum WireError {
         /// What the payload's bytes give.
         expected: u32,
     },
+    /// A payload without a checksum, of a sender that was not asked to leave it out.
+    #[error("the payload of a {frame} frame has no checksum, but this side wants one")]
+    Unsummed {
+        /// The frame's name.
+        frame: &'static str,
+    },
     /// A version that is not spoken here.
     #[error("version {0} is not spoken here (only version {VERSION})")]
     Version(u8),

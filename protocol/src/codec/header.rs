@@ -182,6 +182,11 @@ impl Header {
         HEADER_LEN + self.length as usize
     }
 
+    /// The name of the frame.
+    pub(crate) const fn name(&self) -> &'static str {
+        name(self.kind)
+    }
+
     /// A frame of a kind that is not known here, and need not be.
     pub(crate) const fn is_ignorable(&self) -> bool {
         self.kind >= kind::IGNORABLE
@@ -198,7 +203,7 @@ impl Header {
     }
 
     /// The services' bytes have no checksum.
-    pub(super) const fn is_unsummed(&self) -> bool {
+    pub(crate) const fn is_unsummed(&self) -> bool {
         self.has(flag::UNSUMMED) && matches!(self.kind, kind::REQUEST | kind::REPLY | kind::SEGMENT)
     }
 

@@ -148,7 +148,8 @@ fn of_a_server(peer: &Peer) -> Vec<Vec<u8>> {
 /// the connection.
 fn heard(server: bool, features: Features, bytes: &[u8], piece: usize) -> (Vec<String>, String) {
     let now = Instant::EPOCH;
-    let (mut link, mut inbox) = (link(server, features), Inbox::new(TAKES.frame));
+    let (mut link, inbox) = (link(server, features), Inbox::new(TAKES.frame));
+    let mut inbox = inbox.with_features(features);
     let mut assembly: Assembly = Assembly::new(TAKES.payload, 1 << 20);
     let mut events = Vec::new();
     for piece in bytes.chunks(piece) {
@@ -247,4 +248,19 @@ fn a_flipped_bit_in_what_a_server_says_is_an_error_that_names_its_frame() {
 fn without_checksums_of_payloads_headers_and_options_are_guarded_all_the_same() {
     every_flip(true, ALL.with(Features::UNSUMMED));
     every_flip(false, ALL.with(Features::UNSUMMED));
+}
+
+#[test]
+fn who_wants_checksums_takes_no_payload_without_and_names_its_frame() {
+    let without = Peer { takes: TAKES, features: ALL.with(Features::UNSUMMED) };
+    for (server, frames) in [(true, of_a_client(&without)), (false, of_a_server(&without))] {
+        let unsummed = |frame: &Vec<u8>| frame[6] & 0x20 != 0 && matches!(frame[5], 5 | 8 | 12);
+        let first = frames.iter().position(unsummed).expect("some have none");
+        let (_, name, _) = place(&frames, frames[..first].concat().len());
+        for piece in [50, usize::MAX] {
+            let (events, error) = heard(server, ALL, &frames.concat(), piece);
+            assert_eq!(events.len(), first, "{error}");
+            assert!(error.contains(name) && error.contains("no checksum"), "{error}");
+        }
+    }
 }

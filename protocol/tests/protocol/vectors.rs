@@ -201,6 +201,7 @@ fn describe_error(error: WireError) -> &'static str {
     match error {
         WireError::HeaderChecksum { .. } => "error header-checksum",
         WireError::PayloadChecksum { .. } => "error payload-checksum",
+        WireError::Unsummed { .. } => "error unsummed",
         WireError::Version(_) => "error version",
         WireError::Kind(_) => "error kind",
         WireError::Flags { .. } => "error flags",

@@ -1,6 +1,8 @@
 //! What the integration tests share.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod log;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;

@@ -160,7 +160,8 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
     pub(super) async fn run<S: Service<Reply = R>>(self: &Rc<Self>, shell: &Rc<Shell<S>>) -> End {
         self.transmit();
         let timer = spawn(watch(self.clone(), shell.clone()));
-        let mut inbox = Inbox::new(shell.limits.frame_bytes());
+        let features = self.link.borrow().features();
+        let mut inbox = Inbox::new(shell.limits.frame_bytes()).with_features(features);
         let end = loop {
             if let Err(end) = self.receive(shell, &mut inbox).await {
                 break end;

@@ -64,7 +64,8 @@ fn arrive(
 fuzz_target!(|data: &[u8]| {
     let mut data = data;
     let mut outbox = Outbox::new(u32::from(next(&mut data)) * 16);
-    let (mut inbox, mut assembly) = (Inbox::new(LIMIT), Assembly::new(1 << 16, BUDGET));
+    let mut inbox = Inbox::new(LIMIT).with_features(Features::UNSUMMED);
+    let mut assembly = Assembly::new(1 << 16, BUDGET);
     let (mut pushed, mut forged) = (BTreeMap::new(), false);
     let mut now = Instant::from_nanos(1_000_000_000);
     while !data.is_empty() {

@@ -39,7 +39,7 @@ impl<P> Calls<P> {
     /// A replica was connected. If it has not refused the call, that goes there now, and may still be
     /// tried again later, should it be refused there, too; the token stays with the call.
     pub(super) fn forgo_retry(&mut self, slot: u32, now: Instant) {
-        if self.is_overdue(slot, now) {
+        if self.fail_if_overdue(slot, now) {
             return;
         }
         let Some(place) = self.pick_other(slot, now) else { return };

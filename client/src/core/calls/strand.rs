@@ -224,7 +224,7 @@ impl<P> Calls<P> {
     /// Sends the call's copy if there is a replica for it now, or gives up if it waited enough.
     pub(super) fn rescue(&mut self, slot: u32, now: Instant) {
         // Room may come in the very turn that is too late, before the timers are looked at.
-        if self.is_overdue(slot, now) {
+        if self.fail_if_overdue(slot, now) {
             return;
         }
         let Some(place) = self.pick_other(slot, now) else {

@@ -32,7 +32,7 @@ impl<P> Calls<P> {
     }
 
     /// Whether the call's time is over; then it has failed.
-    pub(super) fn is_overdue(&mut self, slot: u32, now: Instant) -> bool {
+    pub(super) fn fail_if_overdue(&mut self, slot: u32, now: Instant) -> bool {
         let call = self.slots.get(slot);
         if now >= call.deadline {
             self.blame(slot, now);
@@ -45,7 +45,7 @@ impl<P> Calls<P> {
 
     /// Does what is due for a call that waits.
     fn wake(&mut self, slot: u32, now: Instant) {
-        if self.is_overdue(slot, now) {
+        if self.fail_if_overdue(slot, now) {
             return;
         }
         let call = self.slots.get(slot);

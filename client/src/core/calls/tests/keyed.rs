@@ -34,6 +34,17 @@ impl World {
         let spec = Spec { options, idempotent: false, ..self.spec(policy) };
         self.try_start(spec).unwrap()
     }
+
+    /// One that the first replica may have run fails with its connection, though the replica comes back.
+    fn ends_with_its_connection(mut self) {
+        self.pay(self.none);
+        self.sent();
+        self.closed(A);
+        self.connected(A);
+        self.nothing_sent();
+        assert_eq!(self.result(), Err(ErrorKind::ConnectionLost));
+        self.at_rest();
+    }
 }
 
 #[test]
@@ -112,13 +123,7 @@ fn where_the_results_are_shared_it_goes_on_at_another() {
 fn a_key_that_the_method_does_not_keep_protects_nothing() {
     let mut world = World::new();
     world.promise(UNKEYED);
-    world.pay(world.none);
-    world.sent();
-    world.closed(A);
-    world.connected(A);
-    world.nothing_sent();
-    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
-    world.at_rest();
+    world.ends_with_its_connection();
 }
 
 #[test]
@@ -154,13 +159,7 @@ fn a_replica_that_says_nothing_of_its_methods_keeps_nothing_by_keys() {
     for id in [A, B, C] {
         world.calls.on_methods(id, None);
     }
-    world.pay(world.none);
-    world.sent();
-    world.closed(A);
-    world.connected(A);
-    world.nothing_sent();
-    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
-    world.at_rest();
+    world.ends_with_its_connection();
 }
 
 #[test]
@@ -168,12 +167,7 @@ fn a_replica_that_is_not_told_keys_keeps_nothing_by_them() {
     let mut world = World::new();
     world.promise(KEYED);
     world.calls.on_options(A, false);
-    world.pay(world.none);
-    world.sent();
-    world.closed(A);
-    world.connected(A);
-    world.nothing_sent();
-    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
+    world.ends_with_its_connection();
 }
 
 #[test]
