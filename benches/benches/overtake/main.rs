@@ -74,7 +74,7 @@ impl Client {
         let frame = (2 * LARGE) as u32;
         let mut client = Client {
             stream,
-            inbox: Inbox::new(frame),
+            inbox: Inbox::new(frame).with_features(features),
             buffer: vec![0; 256 << 10],
             next: 1,
             coming: 0,
