@@ -181,11 +181,10 @@ impl ProvidedBuffers {
                 // The kernel is done with it, and the reader has its place among the users.
                 false => self.free.set(self.free.get().checked_sub(1).expect(ACCOUNT)),
             }
-            let next = self.following(state);
+            // Before the part is released, as the buffer then may get another place.
+            let next = (left > 0).then(|| self.following(state));
             each(Part { id, offset, length });
-            if left == 0 {
-                return;
-            }
+            let Some(next) = next else { return };
             assert!(length > 0, "{ACCOUNT}");
             id = next;
         }

@@ -281,21 +281,20 @@ impl Ring {
         counters: &Counters,
         into: &mut VecDeque<Completion>,
     ) -> io::Result<()> {
-        self.reap();
-        if self.reaped.is_empty() && self.has_deferred() {
-            self.enter(counters, 0, None)?;
-            self.reap();
-        }
-        self.in_flight -= self.reaped.iter().filter(|completion| !completion.more).count();
+        let before = into.len();
         into.extend(self.reaped.drain(..));
+        self.reap(into);
+        if into.len() == before && self.has_deferred() {
+            self.enter(counters, 0, None)?;
+            self.reap(into);
+        }
+        self.in_flight -= into.range(before..).filter(|completion| !completion.more).count();
         Ok(())
     }
 
     /// Empties the completion queue.
-    fn reap(&mut self) {
-        // SAFETY: as in `submission`; what was reaped is another field.
-        let queue = unsafe { self.uring.as_ref().completion_shared() };
-        self.reaped.extend(queue.map(|entry| {
+    fn reap(&mut self, into: &mut impl Extend<Completion>) {
+        into.extend(self.completion().map(|entry| {
             let flags = entry.flags();
             Completion {
                 token: Token::from_user_data(entry.user_data()),
@@ -314,7 +313,9 @@ impl Ring {
         if queue.capacity() - queue.len() < batch {
             drop(queue);
             counters.reaped_early.add(1);
-            self.reap();
+            let mut reaped = std::mem::take(&mut self.reaped);
+            self.reap(&mut reaped);
+            self.reaped = reaped;
         }
     }
 

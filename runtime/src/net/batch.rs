@@ -13,23 +13,30 @@ const KEPT_CAPACITY: usize = 160 << 10;
 /// The same for the places of pieces.
 const KEPT_PIECES: usize = 64;
 
+/// It is moved about for each message, and so is small; most never have a piece.
 #[derive(Default)]
 pub(super) struct Batch {
     small: Vec<u8>,
-    /// Each stands before the byte of `small` that has its number.
-    pieces: VecDeque<(usize, Piece)>,
     /// How much of `small` is sent.
     small_sent: usize,
-    /// How much of the first piece is sent.
-    piece_sent: usize,
-    /// The length of all pieces that are left.
-    pieces_length: usize,
+    pieces: Option<Box<Pieces>>,
+}
+
+#[derive(Default)]
+struct Pieces {
+    /// Each stands before the small byte that has its number.
+    queue: VecDeque<(usize, Piece)>,
+    /// How much of the first is sent.
+    sent: usize,
+    /// The length of all that are left.
+    length: usize,
 }
 
 impl Batch {
     /// How many bytes there are that are not sent.
     pub(super) fn queued(&self) -> usize {
-        self.small.len() - self.small_sent + self.pieces_length - self.piece_sent
+        let pieces = self.pieces.as_ref().map_or(0, |pieces| pieces.length - pieces.sent);
+        self.small.len() - self.small_sent + pieces
     }
 
     pub(super) fn small_mut(&mut self) -> &mut Vec<u8> {
@@ -40,46 +47,45 @@ impl Batch {
     pub(super) fn truncate(&mut self, small: usize) {
         self.small.truncate(small);
         let end = self.small.len();
-        let beyond = self.pieces.iter_mut().rev().take_while(|(at, _)| *at > end);
-        beyond.for_each(|(at, _)| *at = end);
+        let queue = self.pieces.iter_mut().flat_map(|pieces| pieces.queue.iter_mut().rev());
+        queue.take_while(|(at, _)| *at > end).for_each(|(at, _)| *at = end);
     }
 
     pub(super) fn push(&mut self, piece: Piece) {
-        self.pieces_length += piece.len();
-        self.pieces.push_back((self.small.len(), piece));
+        self.pieces.get_or_insert_default().push(self.small.len(), piece);
     }
 
     /// Appends a batch of which nothing is sent.
     pub(super) fn append(&mut self, mut later: Batch) {
         let before = self.small.len();
         self.small.append(&mut later.small);
-        self.pieces.extend(later.pieces.drain(..).map(|(at, piece)| (before + at, piece)));
-        self.pieces_length += later.pieces_length;
+        if let Some(later) = &mut later.pieces {
+            let pieces = self.pieces.get_or_insert_default();
+            later.queue.drain(..).for_each(|(at, piece)| pieces.push(before + at, piece));
+        }
     }
 
     /// What is not sent, in pieces that lie together.
     pub(super) fn parts(&self) -> Parts<'_> {
-        Parts { batch: self, small: self.small_sent, piece: 0, piece_sent: self.piece_sent }
+        let piece_sent = self.pieces.as_ref().map_or(0, |pieces| pieces.sent);
+        Parts { batch: self, small: self.small_sent, piece: 0, piece_sent }
+    }
+
+    fn piece(&self, index: usize) -> Option<&(usize, Piece)> {
+        self.pieces.as_ref()?.queue.get(index)
     }
 
     /// Notes that so many bytes more are sent, and lets go of the pieces that wholly are.
     pub(super) fn taken(&mut self, mut bytes: usize) {
         loop {
-            let before = self.pieces.front().map_or(self.small.len(), |&(at, _)| at);
+            let before = self.piece(0).map_or(self.small.len(), |&(at, _)| at);
             let small = bytes.min(before - self.small_sent);
             self.small_sent += small;
             bytes -= small;
-            let Some((_, piece)) = self.pieces.front() else { break };
-            if self.small_sent < before || self.piece_sent + bytes < piece.len() {
-                if self.small_sent == before {
-                    self.piece_sent += bytes;
-                }
-                return;
+            let pieces = self.pieces.as_mut().filter(|_| self.small_sent == before);
+            if !pieces.is_some_and(|pieces| pieces.take(&mut bytes)) {
+                break;
             }
-            bytes -= piece.len() - self.piece_sent;
-            self.pieces_length -= piece.len();
-            self.piece_sent = 0;
-            let_go(self.pieces.pop_front());
         }
         debug_assert_eq!(bytes, 0, "no more is sent than there is");
         if self.queued() == 0 {
@@ -90,20 +96,49 @@ impl Batch {
     /// Forgets all, and gives the memory back if it is much.
     pub(super) fn clear(&mut self) {
         self.small.clear();
-        self.pieces.drain(..).for_each(let_go);
-        (self.small_sent, self.piece_sent, self.pieces_length) = (0, 0, 0);
+        self.small_sent = 0;
         if self.small.capacity() > KEPT_CAPACITY {
             self.small = Vec::new();
         }
-        if self.pieces.capacity() > KEPT_PIECES {
-            self.pieces = VecDeque::new();
+        if let Some(pieces) = &mut self.pieces {
+            pieces.clear();
+            if pieces.queue.capacity() > KEPT_PIECES {
+                self.pieces = None;
+            }
         }
     }
 }
 
-impl Drop for Batch {
+impl Pieces {
+    fn push(&mut self, at: usize, piece: Piece) {
+        self.length += piece.len();
+        self.queue.push_back((at, piece));
+    }
+
+    /// Takes what is sent of the first. True if that was all of it: then it is gone.
+    fn take(&mut self, bytes: &mut usize) -> bool {
+        let Some((_, piece)) = self.queue.front() else { return false };
+        let (length, left) = (piece.len(), piece.len() - self.sent);
+        if *bytes < left {
+            self.sent += std::mem::take(bytes);
+            return false;
+        }
+        *bytes -= left;
+        self.length -= length;
+        self.sent = 0;
+        let_go(self.queue.pop_front());
+        true
+    }
+
+    fn clear(&mut self) {
+        self.queue.drain(..).for_each(let_go);
+        (self.sent, self.length) = (0, 0);
+    }
+}
+
+impl Drop for Pieces {
     fn drop(&mut self) {
-        self.pieces.drain(..).for_each(let_go);
+        self.clear();
     }
 }
 
@@ -122,7 +157,7 @@ impl<'a> Iterator for Parts<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
-            let piece = self.batch.pieces.get(self.piece);
+            let piece = self.batch.piece(self.piece);
             let before = piece.map_or(self.batch.small.len(), |&(at, _)| at);
             if self.small < before {
                 let small = &self.batch.small[self.small..before];
@@ -170,7 +205,7 @@ mod tests {
                 batch.taken(now);
             }
             assert_eq!(sent, b"abCDEFghIJk", "{step} at once");
-            assert!(batch.pieces.is_empty() && batch.small.is_empty());
+            assert!(batch.piece(0).is_none() && batch.small.is_empty());
         }
     }
 
@@ -178,9 +213,10 @@ mod tests {
     fn a_piece_is_let_go_when_its_last_byte_is_sent() {
         let mut batch = batch();
         batch.taken(4);
-        assert_eq!(batch.pieces.len(), 4);
+        let pieces = |batch: &Batch| batch.pieces.as_ref().unwrap().queue.len();
+        assert_eq!(pieces(&batch), 4);
         batch.taken(1);
-        assert_eq!(batch.pieces.len(), 2, "the one of three bytes, and the empty one");
+        assert_eq!(pieces(&batch), 2, "the one of three bytes, and the empty one");
     }
 
     #[test]

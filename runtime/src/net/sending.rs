@@ -216,13 +216,13 @@ impl Connection {
 
     /// Wakes those who wait for what is queued to become as little as it is.
     pub(super) fn wake_drained(&self) {
-        let queued = self.queued();
-        let failed = self.has_failed();
         let places = match self.sending.waiting.borrow() {
             // The places of those who waited once may be many.
-            waiting if waiting.is_empty() => 0,
+            waiting if waiting.is_empty() => return,
             waiting => waiting.capacity(),
         };
+        let queued = self.queued();
+        let failed = self.has_failed();
         for place in 0..places {
             let waker = match self.sending.waiting.borrow_mut().get_mut(place) {
                 Some(waiting) if failed || queued <= waiting.limit => waiting.waker.take(),
