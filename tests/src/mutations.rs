@@ -66,6 +66,7 @@ const OUTCOME: &str = "client/src/core/outcome.rs";
 const CALL: &str = "client/src/core/call.rs";
 const ROOM: &str = "client/src/core/room.rs";
 const STRAND: &str = "client/src/core/calls/strand.rs";
+const LINES: &str = "client/src/core/calls/lines.rs";
 const KEYED: &str = "client/src/core/calls/keyed.rs";
 const REPLICAS: &str = "client/src/core/replicas.rs";
 const HEALTH: &str = "client/src/core/health.rs";
@@ -425,7 +426,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "nobody is told that there is room again",
-        STRAND,
+        LINES,
         "        replica.line_due |= due;",
         "        replica.line_due |= due && false;",
     ),
@@ -437,13 +438,13 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a large call is passed for ever",
-        STRAND,
+        LINES,
         "        if call.passed >= MOST_PASSED && replica.kept_for == 0 {",
         "        if false && replica.kept_for == 0 {",
     ),
     mutation(
         "room stays kept for a call that is over",
-        STRAND,
+        LINES,
         "                self.replicas.get_mut(place).kept_for = 0;\n                self.room_came(place);",
         "                self.room_came(place);",
     ),

@@ -3,10 +3,10 @@
 use bowline_protocol::{Cause, Error, Executed, Method, OptionSet, Station, Tie, TrafficClass};
 use bowline_time::{Instant, TimerKey};
 
+use super::line::Ticket;
 use super::methods::Kind;
 use super::outcome::End;
 use super::replicas::Wanted;
-use super::waiting::Waiter;
 
 /// How many copies a call may have over its life. A copy's number is its place, so a frame finds
 /// its copy in two steps; and no call can be sent around for ever.
@@ -137,6 +137,8 @@ pub(crate) struct Call<P> {
     pub(crate) hedge_at: Instant,
     /// Until when it waits for a replica to be connected, while none is.
     pub(crate) stranded_until: Instant,
+    /// How often it came to stand in line.
+    pub(crate) waits: u8,
     /// How often it was passed by others while it was the first to wait for room.
     pub(crate) passed: u8,
     /// When it is tried again, after every replica refused it.
@@ -185,6 +187,7 @@ impl<P> Call<P> {
             twin_at: never,
             hedge_at: never,
             stranded_until: never,
+            waits: 0,
             passed: 0,
             retry_at: never,
             retries: 0,
@@ -204,8 +207,8 @@ impl<P> Call<P> {
     }
 
     /// As it stands in line.
-    pub(crate) fn waiter(&self) -> Waiter {
-        Waiter { seq: self.seq, copies: self.len }
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket { seq: self.seq, wait: self.waits }
     }
 
     pub(crate) fn wanted(&self) -> Wanted {

@@ -39,6 +39,7 @@ mod guard;
 mod health;
 pub mod hedge;
 pub mod latency;
+mod line;
 mod methods;
 mod notice;
 mod outcome;
@@ -53,7 +54,6 @@ mod shadow;
 mod slots;
 mod switch;
 pub mod tie;
-mod waiting;
 
 pub use budget::{Budget, BudgetConfig, NoToken, Token};
 pub use call::MAX_ATTEMPTS;

@@ -7,10 +7,10 @@ use bowline_time::Instant;
 
 use super::call::NIL;
 use super::health::Health;
+use super::line::Line;
 use super::pick::Order;
 use super::placement::Placement;
 use super::room::Room;
-use super::waiting::Waiting;
 
 /// No such replica.
 const UNKNOWN: u16 = u16::MAX;
@@ -84,7 +84,7 @@ pub(crate) struct Replica {
     pub(crate) understands_options: bool,
     pub(crate) room: Room,
     /// Calls that it would serve, had it room.
-    pub(crate) waiting: Waiting,
+    pub(crate) line: Line,
     /// There may be room for one of those.
     pub(crate) line_due: bool,
     /// The one call that it is sent until there was room for that; 0 of none.
@@ -303,7 +303,7 @@ impl Replicas {
             methods: None,
             understands_options: true,
             room: Room::new(self.max_backlog),
-            waiting: Waiting::default(),
+            line: Line::default(),
             line_due: false,
             kept_for: 0,
             head: NIL,

@@ -53,7 +53,7 @@ impl<P> Calls<P> {
         call.twin_at = Instant::FAR_FUTURE;
         call.hedge_at = Instant::FAR_FUTURE;
         call.stranded_until = Instant::FAR_FUTURE;
-        call.passed = 0;
+        (call.waits, call.passed) = (0, 0);
         call.retry_at = Instant::FAR_FUTURE;
         call.retries = 0;
         (call.len, call.live, call.ran) = (0, 0, 0);
@@ -200,7 +200,7 @@ impl<P> Calls<P> {
         let replica = self.replicas.get_mut(place);
         replica.in_flight += 1;
         replica.room.spend(call.size);
-        let passes = !replica.waiting.is_empty();
+        let passes = !replica.line.is_empty();
         replica.uses = replica.uses.saturating_sub(1);
         replica.warm_since.get_or_insert(now);
         replica.health.asked(now);

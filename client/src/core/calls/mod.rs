@@ -13,6 +13,7 @@ mod ends;
 mod extra;
 mod frames;
 mod keyed;
+mod lines;
 mod retry;
 mod strand;
 // Under loom the budget's atomics work in its models only.
@@ -38,6 +39,7 @@ use super::classify::Classifier;
 use super::config::{Config, ConfigError, Limits};
 use super::counters::Counters;
 use super::latency;
+use super::line::Line;
 use super::methods::Methods;
 use super::notice::{Notice, Notices};
 use super::outcome::{CallKey, CopyEnd, Done, Effect, Spec};
@@ -47,7 +49,6 @@ use super::policies::{Policies, Trial};
 use super::policy::{Policy, PolicyId};
 use super::replicas::{Promise, Replica, ReplicaState, Replicas, Wanted};
 use super::slots::Slots;
-use super::waiting::Waiting;
 
 /// What is kept back at least of a deadline for the way there and back, and for the work at its
 /// ends: a round trip on loopback. A mean that was measured on an idle link is less than that.
@@ -81,7 +82,7 @@ pub struct Calls<P> {
     /// Calls of which no copy is out, as they wait for a replica, for its room, or to be tried again.
     in_line: u32,
     /// Those, in the order in which they came.
-    line: Waiting,
+    line: Line,
     /// All of them are to be looked at.
     all_due: bool,
     /// Those are to be looked at that wait for a replica whose line is due.
@@ -136,7 +137,7 @@ impl<P> Calls<P> {
             waiting: 0,
             watched: 0,
             in_line: 0,
-            line: Waiting::default(),
+            line: Line::default(),
             all_due: false,
             line_due: false,
             histograms: Histograms {

@@ -121,3 +121,17 @@ fn a_policy_may_have_a_rule_of_its_own() {
     assert!(world.ok(again, call, n).is_some(), "by the machine's rule it would still wait");
     world.at_rest();
 }
+
+#[test]
+fn a_call_whose_retry_finds_no_replica_stands_in_line_once() {
+    let mut world = retrying(BudgetConfig::default());
+    refused(&mut world);
+    [A, B, C].into_iter().for_each(|replica| world.closed(replica));
+    world.pass(MS(8));
+    world.nothing_sent();
+    let line = &world.calls.line;
+    let standing = (0..line.len()).filter(|&at| world.calls.waiter_at(at).is_some());
+    assert_eq!(standing.count(), 1);
+    world.connected(A);
+    assert_eq!(world.sent(), (A, 3, Cause::Redispatch));
+}
