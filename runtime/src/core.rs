@@ -15,10 +15,11 @@ use slab::Slab;
 
 use crate::buffer::Pool;
 use crate::clock::Clock;
-use crate::driver::provided::{ProvidedBuffers, ReceiveMode};
+use crate::driver::provided::ProvidedBuffers;
 use crate::driver::switch::Driver;
 use crate::driver::{Completion, Kind, Request, Token, Transfer};
 use crate::inbox::{Line, Places};
+use crate::marks::Marks;
 use crate::metrics::{Counters, Metrics};
 use crate::net::connection::Connection;
 use crate::net::listener::Listening;
@@ -65,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) dirty: RefCell<Vec<Rc<Connection>>>,
     /// Connections that found no buffer to receive into, the longest waiting first.
     pub(crate) parked: RefCell<VecDeque<Rc<Connection>>>,
+    /// The places of connections that may have buffers which their readers have not come to.
+    pub(crate) unread: RefCell<Marks>,
     /// Receives or accepts were queued, or receives cancelled so that they can be: the kernel is to
     /// have these before the turn decides anything, as their sockets may hold input. (An accept is
     /// cancelled where so much input is there that it can wait.)
@@ -112,6 +115,7 @@ impl Core {
             listeners: RefCell::default(),
             dirty: RefCell::default(),
             parked: RefCell::default(),
+            unread: RefCell::default(),
             rearmed: Cell::new(false),
             full_send: Cell::new(false),
             pool: Pool::new(),
@@ -252,17 +256,13 @@ impl Core {
         if self.buffers.free() > 0 || self.parked.borrow().is_empty() {
             return;
         }
-        let relieve = |place| {
-            let connection = self.connections.borrow().get(place).cloned();
+        let mut from = 0;
+        loop {
+            let next = self.unread.borrow_mut().take(from);
+            let Some(place) = next else { return };
+            let connection = self.connections.borrow().get(place as usize).cloned();
             connection.iter().for_each(|connection| connection.relieve());
-        };
-        match self.buffers.mode() {
-            // Each has parts of who knows whose buffers.
-            ReceiveMode::Incremental => {
-                let places = self.connections.borrow().capacity();
-                (0..places).for_each(relieve);
-            }
-            _ => self.buffers.takers().for_each(relieve),
+            from = place + 1;
         }
     }
 

@@ -170,6 +170,7 @@ pub mod fs;
 mod handle;
 mod histogram;
 mod inbox;
+mod marks;
 mod metrics;
 pub mod net;
 mod notify;

@@ -155,3 +155,40 @@ fn small_messages_share_a_buffer_where_it_is_filled_piece_by_piece() {
         assert_eq!((metrics().free_buffers, metrics().copies), (4, 0));
     });
 }
+
+#[test]
+fn a_reader_that_lags_by_little_is_not_paused_for_the_number_of_its_messages() {
+    let runtime = builder(ReceiveMode::Incremental, 4, 4096).build().unwrap();
+    if runtime.receive_mode() != ReceiveMode::Incremental {
+        return;
+    }
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        let (client, server) = accept_one(&listener, address).await;
+        client.send(b"!");
+        assert_eq!(server.receive().await.unwrap().unwrap()[..], *b"!");
+        for number in 1..=20 {
+            client.send(&[number; 50]);
+            while metrics().bytes_received < 1 + 50 * u64::from(number) && metrics().pauses == 0 {
+                yield_now().await;
+            }
+        }
+        assert_eq!(metrics().pauses, 0, "a thousand bytes in twenty parts wait");
+        let mut bytes = 0;
+        while bytes < 1000 {
+            bytes += server.receive().await.unwrap().unwrap().len();
+        }
+        // But each part takes a place as well, which is more than a byte: no more than some hundred
+        // wait.
+        let mut sent = 0;
+        while metrics().pauses == 0 {
+            assert!(sent < 4096, "as many parts as a buffer has bytes wait");
+            client.send(b"?");
+            sent += 1;
+            while metrics().bytes_received < 1001 + sent {
+                yield_now().await;
+            }
+        }
+        assert!(sent > 20);
+    });
+}

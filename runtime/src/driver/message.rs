@@ -14,9 +14,6 @@ const _: () = assert!(size_of::<squeue::Entry>() == 64, "as large as the kernel'
 /// The message is not the last completion of the token: no request ends with it.
 const MORE: u32 = 1 << 1;
 
-// The system call reads a whole entry.
-const _: () = assert!(size_of::<squeue::Entry>() == 64);
-
 /// Posts a completion to a ring, of which `more` is set and the result zero. If its thread waits it
 /// is woken.
 ///

@@ -60,8 +60,6 @@ struct State {
     filled: Cell<u32>,
     /// Where in the ring it stands, or last stood.
     place: Cell<u16>,
-    /// For which connection it was last filled.
-    taker: Cell<u32>,
 }
 
 /// A part of a buffer that was filled.
@@ -141,6 +139,11 @@ impl ProvidedBuffers {
         self.count
     }
 
+    /// How many bytes each holds.
+    pub(crate) fn size(&self) -> usize {
+        self.size as usize
+    }
+
     /// How many of those it has put nothing into.
     pub(crate) fn untouched(&self) -> u16 {
         self.free.get() - u16::from(self.begun.get())
@@ -150,23 +153,15 @@ impl ProvidedBuffers {
         self.mode
     }
 
-    /// Takes note that the kernel put `length` bytes, for the connection at this place of the core's
-    /// table, into a buffer and those that follow it; it `goes_on` with the last of them, or is done
-    /// with all. Each part is `each`'s, to be released.
+    /// Takes note that the kernel put `length` bytes into a buffer and those that follow it; it
+    /// `goes_on` with the last of them, or is done with all. Each part is `each`'s, to be released.
     ///
     /// The kernel does not tell where in a buffer it put them: that follows from what it told before,
     /// and so this has to be called in the order in which the kernel filled. Completions come in that
     /// order where only this thread has the kernel do their work (DEFER_TASKRUN): no place of the
     /// queue becomes free meanwhile, so that after one that found none all others overflow too, in
     /// order. Elsewhere the mode is `Single`, which needs no order.
-    pub(crate) fn taken(
-        &self,
-        first: u16,
-        length: u32,
-        goes_on: bool,
-        connection: u32,
-        mut each: impl FnMut(Part),
-    ) {
+    pub(crate) fn taken(&self, first: u16, length: u32, goes_on: bool, mut each: impl FnMut(Part)) {
         self.begun.set(goes_on);
         let (mut id, mut left) = (first, length);
         loop {
@@ -175,7 +170,6 @@ impl ProvidedBuffers {
             let length = left.min(self.room(state));
             left -= length;
             state.filled.set(offset + length);
-            state.taker.set(connection);
             match goes_on && left == 0 {
                 true => state.users.set(state.users.get() + 1),
                 // The kernel is done with it, and the reader has its place among the users.
@@ -211,11 +205,6 @@ impl ProvidedBuffers {
     fn following(&self, state: &State) -> u16 {
         let place = state.place.get().wrapping_add(1) & (self.count - 1);
         self.order[usize::from(place)].get()
-    }
-
-    /// The connections for which each buffer was last filled, by their places in the core's table.
-    pub(crate) fn takers(&self) -> impl Iterator<Item = usize> {
-        self.states.iter().map(|state| state.taker.get() as usize)
     }
 
     fn start(&self, id: u16) -> NonNull<u8> {

@@ -57,14 +57,22 @@ impl Drop for Leased {
     }
 }
 
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Chunk::Leased(leased) => leased,
+            Chunk::Copied(bytes) => bytes,
+        }
+    }
+}
+
 impl Deref for Lease {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Chunk::Leased(leased) => leased,
-            Chunk::Copied(bytes) => bytes,
-        }
+        &self.0
     }
 }
 

@@ -45,6 +45,8 @@ const KEPT_OF_BUFFERS: u16 = 8;
 pub(super) struct Receiving {
     state: Cell<State>,
     inbox: RefCell<VecDeque<Chunk>>,
+    /// What is in the inbox takes so much memory.
+    held: Cell<usize>,
     reader: RefCell<Option<Waker>>,
     /// The peer has said all.
     ended: Cell<bool>,
@@ -84,6 +86,7 @@ impl Receiving {
 
     pub(super) fn clear(&self) {
         self.inbox.borrow_mut().clear();
+        self.held.set(0);
     }
 
     pub(super) fn wake_reader(&self) {
@@ -95,9 +98,20 @@ impl Receiving {
 }
 
 impl Connection {
-    /// How many filled buffers a connection may keep before it is paused.
+    /// How much memory what it has to read may take before it is paused.
     fn share(&self) -> usize {
-        usize::from(self.core().buffers.count() / MOST_OF_BUFFERS).max(1)
+        let buffers = &self.core().buffers;
+        usize::from(buffers.count() / MOST_OF_BUFFERS).max(1) * buffers.size()
+    }
+
+    /// What a part takes: a buffer, or, where others have the rest of that, what it is long and its
+    /// place in the inbox.
+    fn taken_by(&self, chunk: &Chunk) -> usize {
+        let buffers = &self.core().buffers;
+        match buffers.mode() {
+            ReceiveMode::Incremental => chunk.len() + size_of::<Chunk>(),
+            _ => buffers.size(),
+        }
     }
 
     pub(super) fn poll_receive(&self, context: &Context<'_>) -> Poll<io::Result<Option<Lease>>> {
@@ -118,10 +132,9 @@ impl Connection {
     }
 
     pub(super) fn take_lease(&self) -> Option<Lease> {
-        let (mut chunk, left) = {
-            let mut inbox = self.receiving.inbox.borrow_mut();
-            (inbox.pop_front()?, inbox.len())
-        };
+        let mut chunk = self.receiving.inbox.borrow_mut().pop_front()?;
+        let left = self.receiving.held.get() - self.taken_by(&chunk);
+        self.receiving.held.set(left);
         let buffers = &self.core().buffers;
         if buffers.untouched() <= buffers.count() / KEPT_OF_BUFFERS {
             self.count_copies(u64::from(chunk.copy()));
@@ -212,7 +225,7 @@ impl Connection {
             0 => self.receiving.ended.set(true),
             error => self.receive_failed(-error, was),
         }
-        let lags = self.receiving.inbox.borrow().len() >= self.share();
+        let lags = self.receiving.held.get() >= self.share();
         match self.receiving.state.get() {
             State::Armed if lags => {
                 self.core().counters.pauses.add(1);
@@ -238,15 +251,19 @@ impl Connection {
         // A bundle may be of more buffers than the connection is to have.
         let (share, bundles) = (self.share(), buffers.mode() == ReceiveMode::Bundles);
         let mut copied = 0;
-        buffers.taken(first, length, completion.buffer_more, self.index(), |part| match wanted {
+        buffers.taken(first, length, completion.buffer_more, |part| match wanted {
             true => {
                 let mut chunk = Chunk::new(self.core().clone(), part);
-                let mut inbox = self.receiving.inbox.borrow_mut();
-                copied += u64::from(bundles && inbox.len() >= share && chunk.copy());
-                inbox.push_back(chunk);
+                let held = self.receiving.held.get();
+                copied += u64::from(bundles && held >= share && chunk.copy());
+                self.receiving.held.set(held + self.taken_by(&chunk));
+                self.receiving.inbox.borrow_mut().push_back(chunk);
             }
             false => buffers.release(part),
         });
+        if wanted {
+            self.core().unread.borrow_mut().insert(self.index());
+        }
         self.count_copies(copied);
     }
 
