@@ -90,9 +90,18 @@ fn run(options: &Options) -> Result<bool> {
     Ok(survived.is_empty())
 }
 
-/// Copies what a build needs, and leaves unchanged files alone.
+/// Copies what a build needs, leaves unchanged files alone, and removes those that are no more.
 fn copy_project(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        if !from.join(entry.file_name()).exists() {
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false => fs::remove_file(entry.path())?,
+            }
+        }
+    }
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (name, target) = (entry.file_name(), to.join(entry.file_name()));

@@ -6,7 +6,7 @@ use bowline_protocol::{Attempt, Cancel, CancelReason, Cause, Frame, How, Request
 use bowline_time::Instant;
 
 use crate::check::rule::{Broken, Rule};
-use crate::check::story::{Call, Copy, Heard, Homes, Outcome, There, Way};
+use crate::check::story::{Call, Copy, Heard, Homes, Open, Outcome, There, Way};
 use crate::check::verdict::{
     Said, is_early, is_forgotten, judge_cancels, judge_end, judge_losers, judge_outcome,
     judge_send, settled,
@@ -23,6 +23,8 @@ type CallName = (u64, u64);
 pub struct Begun {
     /// When it has to be done, in the world's time.
     pub deadline: Nanos,
+    /// How many bytes its request has.
+    pub size: usize,
     /// Its caller says that it may run twice.
     pub idempotent: bool,
     /// What it has to bring about once.
@@ -41,6 +43,8 @@ pub struct Book {
     extra_starts: BTreeMap<u64, u64>,
     /// Cancels of twins sent in this turn of a server: by whom, and whom they name.
     announced: Vec<(Host, Attempt)>,
+    /// Running copies of which the server of this turn heard that they have to stop.
+    to_stop: Vec<Attempt>,
     broken: Option<Broken>,
     now: Nanos,
     open: usize,
@@ -110,13 +114,14 @@ impl Book {
 
     /// A caller makes a call.
     pub fn began(&mut self, host: Host, (client, seq): CallName, begun: Begun) {
-        let Begun { deadline, idempotent, key } = begun;
+        let Begun { deadline, size, idempotent, key } = begun;
         let retried = self.retries;
         let (copies, done, touched) = (Vec::new(), None, false);
         let news = self.now;
         let effect_in = None;
         let call = Call {
             host,
+            size,
             deadline,
             idempotent,
             key,
@@ -275,6 +280,19 @@ impl Book {
             (Way::Mesh(_), CancelReason::CallerDone) | (Way::Stranger, _) => false,
         };
         copy.cancel_arrived |= obeyed && copy.there == There::Queued;
+        // Of two that have started the one that was sent first goes on.
+        let second = twin.is_some_and(|twin| twin.n < cancel.attempt.n);
+        if obeyed
+            && copy.there == There::Running
+            && (second || matches!(cancel.reason, CancelReason::CallerDone))
+        {
+            self.to_stop.push(cancel.attempt);
+        }
+    }
+
+    /// Running copies that the server whose turn this is has to have asked to stop by its end.
+    pub fn to_stop(&mut self) -> Vec<Attempt> {
+        std::mem::take(&mut self.to_stop)
     }
 
     /// A server tells a twin's that a copy starts: by the end of the turn it must have.
@@ -411,6 +429,9 @@ impl Book {
             Frame::Reply(reply, _) if reply.status == Status::Ok => (reply.attempt, Heard::Good),
             Frame::Reply(reply, _) if !reply.executed => (reply.attempt, Heard::Refused),
             Frame::Reply(reply, _) => (reply.attempt, Heard::Bad),
+            Frame::Ended(ended) if ended.how.started() && ended.by.is_none() => {
+                (ended.attempt, Heard::GaveUp)
+            }
             Frame::Ended(ended) if ended.how.started() => (ended.attempt, Heard::Aborted),
             Frame::Ended(ended) if ended.how == How::Shed => (ended.attempt, Heard::Refused),
             Frame::Ended(ended) => (ended.attempt, Heard::Withdrawn),
@@ -516,9 +537,22 @@ impl Book {
         }
     }
 
+    /// A server was connected to a client, or has granted it more: calls that wait may go on.
+    pub fn room_came(&mut self, host: Host) {
+        for name in self.waiting(host) {
+            self.touch(name);
+        }
+    }
+
+    /// A client's calls that wait, and have no copy alive.
+    pub fn waiting(&self, host: Host) -> Vec<CallName> {
+        let waits = |call: &Call| call.host == host && call.done.is_none() && !call.is_alive();
+        self.calls.iter().filter(|(_, call)| waits(call)).map(|(&name, _)| name).collect()
+    }
+
     /// The turn of a client's machine is over. A call that waits has a copy alive, unless each server
-    /// that the client is connected to has failed it: then it may wait for another.
-    pub fn client_turn_over(&mut self, host: Host, connected: &[Host]) {
+    /// that the client is connected to has failed it, or has no room for it: then it may wait.
+    pub fn client_turn_over(&mut self, host: Host, connected: &[Open]) {
         for name in std::mem::take(&mut self.touched) {
             let Some(call) = self.calls.get_mut(&name) else { continue };
             if call.host != host {

@@ -12,4 +12,4 @@ mod verdict;
 pub use book::{Begun, Book};
 pub(crate) use fair::Fair;
 pub use rule::{Broken, Rule};
-pub use story::{Homes, Outcome, Way};
+pub use story::{Homes, Open, Outcome, Way};

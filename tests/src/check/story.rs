@@ -1,6 +1,6 @@
 //! What is written down of a call and of its copies.
 
-use bowline_protocol::{Cause, Error, Request, Station};
+use bowline_protocol::{Cause, Error, Request, Spender, Station};
 
 use bowline_time::Instant;
 
@@ -80,7 +80,10 @@ pub(super) enum Heard {
     Withdrawn,
     /// It never ran: the server would not.
     Refused,
+    /// Stopped, as its twin started or its caller was done.
     Aborted,
+    /// Stopped, and nobody had asked for that.
+    GaveUp,
 }
 
 impl Heard {
@@ -102,7 +105,7 @@ impl Copy {
 
     /// The same, though the call may have been tried again since.
     const fn has_failed(&self) -> bool {
-        matches!(self.heard, Some(Heard::Good | Heard::Bad | Heard::Refused))
+        matches!(self.heard, Some(Heard::Good | Heard::Bad | Heard::Refused | Heard::GaveUp))
     }
 
     /// The connection that brought it broke before it ended.
@@ -127,9 +130,20 @@ impl Homes {
     }
 }
 
+/// A server that a client is connected to, and what it has granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    /// Which.
+    pub server: Host,
+    /// What of that is left.
+    pub credit: Spender,
+}
+
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) host: Host,
+    /// How many bytes its request has.
+    pub(super) size: usize,
     pub(super) deadline: Nanos,
     pub(super) idempotent: bool,
     /// What it has to bring about once.
@@ -147,13 +161,18 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// As far as the client can know, it may still be answered.
+    pub(super) fn is_alive(&self) -> bool {
+        self.copies.iter().any(Copy::alive)
+    }
+
     /// Nothing lives of it, and this copy is no answer to news: it may be that the call is tried again
     /// after every server that was there had refused it, beginning with one that came meanwhile.
     pub(super) fn may_be_retried(&self, request: &Request, now: Nanos) -> bool {
         self.retried
             && request.cause == Cause::Redispatch
             && self.news < now
-            && !self.copies.iter().any(Copy::alive)
+            && !self.is_alive()
     }
 
     /// The call is tried again, wherever it was refused before.

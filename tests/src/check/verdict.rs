@@ -3,7 +3,7 @@
 use bowline_protocol::{Cause, ErrorKind, Executed, How, Request};
 
 use crate::check::rule::Rule;
-use crate::check::story::{Call, Copy, Heard, Homes, Outcome, There};
+use crate::check::story::{Call, Copy, Heard, Homes, Open, Outcome, There};
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::span::Nanos;
 
@@ -148,11 +148,12 @@ pub(super) fn is_early(call: &Call, outcome: Outcome) -> bool {
         error.kind,
         ErrorKind::Failed | ErrorKind::ConnectionLost | ErrorKind::Overloaded | ErrorKind::Shed
     );
-    betterable && call.copies.iter().any(Copy::alive)
+    betterable && call.is_alive()
 }
 
-/// No copy is alive, and a server is connected that has not failed the call.
-pub(super) fn is_forgotten(call: &Call, connected: &[Host], homes: Homes) -> bool {
-    let failed = |&server: &Host| call.may_avoid(server) || !call.may_repeat_at(server, homes);
-    !call.copies.iter().any(Copy::alive) && !connected.iter().all(failed)
+/// No copy is alive, and a server is connected that has not failed the call, and has room for it.
+pub(super) fn is_forgotten(call: &Call, connected: &[Open], homes: Homes) -> bool {
+    let may = |server| !call.may_avoid(server) && call.may_repeat_at(server, homes);
+    let serves = |open: &Open| open.credit.allows(call.size) && may(open.server);
+    !call.is_alive() && connected.iter().any(serves)
 }

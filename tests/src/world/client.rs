@@ -16,7 +16,7 @@ use bowline_protocol::{
 };
 use bowline_time::{Duration, Instant};
 
-use crate::check::{Begun, Outcome, Rule};
+use crate::check::{Begun, Open, Outcome, Rule};
 use crate::kernel::clock::Clock;
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::rng::{Rng, mix};
@@ -28,6 +28,9 @@ use crate::world::port::{Gone, Port};
 use crate::world::report::Failed;
 use crate::world::scenario::Class;
 use crate::world::server::{FEATURES, IDEMPOTENT, KEYED, ONCE, TAKES, forged};
+
+/// So many of the calls that wait for room are looked at when some comes.
+const LOOKED_AT: usize = 16;
 
 /// What all replicas promise of their methods.
 const SERVICE: ServiceInfo = ServiceInfo::new(
@@ -139,12 +142,23 @@ impl Client {
         for (&wire, port) in &mut self.ports {
             port.flush(wire, env, now);
         }
-        // Where credit is counted a call may have to wait for that.
-        let counted = env.scenario.wires.credit.is_some();
-        let up = self.replicas.iter().filter(|it| it.up && !it.leaving && !counted);
-        let connected: Vec<Host> = up.map(|replica| env.host_of(replica.station)).collect();
+        let connected = self.open(env);
         env.book.client_turn_over(self.host, &connected);
         self.judge(env);
+    }
+
+    /// The servers that take something new. None is named where it can't be told from outside whose
+    /// turn it is: once room was kept for a call, and while more wait than are looked at.
+    fn open(&self, env: &Env) -> Vec<Open> {
+        let counted = env.scenario.wires.credit.is_some();
+        let kept = self.calls.counters().room_kept > 0;
+        let unclear = counted && (kept || env.book.waiting(self.host).len() > LOOKED_AT);
+        let up = self.replicas.iter().filter(|it| it.up && !it.leaving && !unclear);
+        let open = |it: &Replica| {
+            let (server, port) = (env.host_of(it.station), self.ports.get(&it.wire?)?);
+            Some(Open { server, credit: port.credit })
+        };
+        up.filter_map(open).collect()
     }
 
     fn apply(&mut self, env: &mut Env, input: Input, now: Instant, thawed: Nanos) {
@@ -236,6 +250,7 @@ impl Client {
         self.calls.on_takes(id, TAKES.payload);
         self.calls.on_granted(id, grant);
         self.calls.on_connected(id, station);
+        env.book.room_came(host);
     }
 
     fn frame(
@@ -268,6 +283,7 @@ impl Client {
             Frame::Credit(credit) => {
                 port.credit.on_credit(*credit);
                 self.calls.on_credit(from, *credit);
+                env.book.room_came(self.host);
             }
             Frame::Ended(ended) => {
                 port.assembly.forget(ended.attempt, PayloadOf::Reply);
@@ -339,13 +355,14 @@ impl Client {
         let class = if probe { None } else { class };
         let (spec, asks, span) = self.spec(env, class, &mut rng, now);
         let (deadline, idempotent, key) = (spec.deadline, spec.idempotent, spec.options.key);
+        let size = spec.payload.len();
         let class = class.map_or(Class::plain(), |number| env.scenario.classes[number]);
         match self.calls.start(now, spec) {
             Ok(call) => {
                 let (seq, at) = (call.seq().0, env.now);
                 let until = self.clock.when(deadline);
                 let id = key.map(|key| key.id);
-                let begun = Begun { deadline: until, idempotent, key: id };
+                let begun = Begun { deadline: until, size, idempotent, key: id };
                 env.book.began(self.host, (self.id.0, seq), begun);
                 self.made.insert(seq, Made { call, asks, key, at, probe });
                 env.note(self.host, Topic::Call(self.id.0, seq), &[11, self.id.0, seq], || {
@@ -486,6 +503,7 @@ impl Client {
                     port.credit.refund(bytes);
                     env.book.cut(cancel.attempt);
                     self.calls.on_cut(replica, cancel.attempt, now);
+                    env.book.room_came(self.host);
                 } else {
                     port.put(&Frame::Cancel(cancel), now);
                 }

@@ -170,6 +170,7 @@ impl Server {
             port.flush(wire, env, now);
         }
         env.book.server_turn_over();
+        self.judge_stops(env);
         if let Some(how) = self.fair.turn_over() {
             env.book.accuse(Rule::ClassesGetTheirShare, None, how);
         }
@@ -490,6 +491,20 @@ impl Server {
             let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
             let how = format!("{attempt:?} runs for the key of {other:?}, which runs or has run");
             env.book.accuse(Rule::RunsOnceForItsKey, topic, how);
+        }
+    }
+
+    /// Handlers of copies that have to stop know it by the end of the turn.
+    fn judge_stops(&self, env: &mut Env) {
+        let asked = env.book.to_stop();
+        let runs = |handler: &&Handler| !handler.stop && asked.contains(&handler.attempt);
+        if let Some(handler) = self.handlers.values().find(runs)
+            && env.scenario.service.look != Look::Never
+        {
+            let attempt = handler.attempt;
+            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
+            let how = format!("{attempt:?} runs on, and was not asked to stop");
+            env.book.accuse(Rule::StopsWhenAsked, topic, how);
         }
     }
 

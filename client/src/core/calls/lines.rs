@@ -2,9 +2,9 @@
 //!
 //! All stand in the first, in the order in which they came to wait: when a replica is connected, each
 //! of them is looked at. One that every replica refused stands there, too, until its time to be tried
-//! again, in case one is connected before that has not refused it.
+//! again, in case one is connected before that has not refused it, with room or without.
 //!
-//! Who waits for room stands in a line at each replica that would serve it, too. What comes free goes
+//! Who waits stands in a line at each replica that would serve it, had that room. What comes free goes
 //! to the first that it is enough for: one that needs less may pass one that needs more, and so may a
 //! call that only begins. But the first in line is passed [`MOST_PASSED`] times at most. Then the
 //! replica's room is kept until it is enough for that one, or the call is over, and nothing else is
@@ -50,7 +50,7 @@ impl<P> Calls<P> {
         let call = self.slots.get(slot);
         let may = !call.was_failed_by(place) && call.key_allows(&self.replicas, place);
         let replica = self.replicas.get_mut(place);
-        if call.is_stranded() && replica.would_fit(call.wanted()) && may {
+        if replica.would_fit(call.wanted()) && may {
             let slots = &self.slots;
             replica.line.enter(call.ticket(), self.in_line, |it| waits(slots, it));
         }
@@ -124,11 +124,17 @@ impl<P> Calls<P> {
     /// Looks at all who wait: a replica was connected.
     fn serve_all(&mut self, now: Instant) {
         for at in 0..self.line.len() {
-            match self.waiter_at(at) {
-                Some(slot) if self.slots.get(slot).is_stranded() => self.rescue(slot, now),
-                Some(slot) => self.forgo_retry(slot, now),
-                None => {}
+            if let Some(slot) = self.waiter_at(at) {
+                self.resume(slot, now);
             }
+        }
+    }
+
+    /// There may be a replica for a call that waits.
+    fn resume(&mut self, slot: u32, now: Instant) {
+        match self.slots.get(slot).is_stranded() {
+            true => self.rescue(slot, now),
+            false => self.forgo_retry(slot, now),
         }
     }
 
@@ -150,7 +156,7 @@ impl<P> Calls<P> {
                 return;
             };
             if replica.fits(self.slots.get(slot).wanted()) {
-                self.rescue(slot, now);
+                self.resume(slot, now);
             }
             behind += usize::from(self.slots.get(slot).is_in_line());
         }

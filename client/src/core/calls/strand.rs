@@ -80,8 +80,7 @@ impl<P> Calls<P> {
     fn lacks_room(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
-        let failed = |place| call.copies().iter().any(|copy| copy.replica == place && copy.failed);
-        let may = |place| !failed(place) && call.key_allows(&self.replicas, place);
+        let may = |place| !call.was_failed_by(place) && call.key_allows(&self.replicas, place);
         self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))
     }
 }

@@ -1,5 +1,7 @@
 //! Retries after every replica refused.
 
+use bowline_protocol::Credit;
+
 use super::*;
 
 fn retrying(budget: BudgetConfig) -> World {
@@ -105,6 +107,25 @@ fn a_call_that_waits_for_its_retry_goes_at_once_to_a_replica_that_comes_and_has_
     assert!(world.ok(to, call, n).is_some());
     assert_eq!(world.calls.budget().level(), 256, "one ran, none of them extra");
     assert_eq!(world.calls.counters().retries, 1);
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_waits_for_its_retry_goes_to_one_that_came_without_room_once_that_has_some() {
+    let mut world = retrying(BudgetConfig::default());
+    world.closed(B);
+    world.closed(C);
+    let call = world.start(world.none);
+    world.overloaded(A, call, 0);
+    world.sends.clear();
+    world.calls.on_granted(B, Some(Credit { requests: 0, bytes: 0 }));
+    world.connected(B);
+    world.nothing_sent();
+    world.calls.on_credit(B, Credit { requests: 1, bytes: 100 });
+    world.pass(Duration::ZERO);
+    assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+    assert!(world.ok(B, call, 1).is_some());
+    assert_eq!(world.calls.counters().retries, 0);
     world.at_rest();
 }
 

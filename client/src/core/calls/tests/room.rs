@@ -76,6 +76,25 @@ fn a_replica_that_does_not_read_is_sent_nothing_until_it_does() {
     world.at_rest();
 }
 
+#[test]
+fn a_call_whose_connection_broke_waits_for_the_room_of_the_next_until_its_deadline() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(5));
+    world.closed(B);
+    world.closed(C);
+    let call = world.start(world.none);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    world.closed(A);
+    world.calls.on_granted(A, Some(Credit { requests: 0, bytes: 0 }));
+    world.connected(A);
+    world.pass(MS(20));
+    world.waits();
+    world.calls.on_credit(A, Credit { requests: 1, bytes: 100 });
+    world.pass(Duration::ZERO);
+    assert_eq!(world.sent(), (A, 1, Cause::Redispatch));
+    assert!(world.ok(A, call, 1).is_some());
+    world.at_rest();
+}
+
 /// Only A is there, with credit for a hundred bytes, and has been sent so many of them.
 fn filled(bytes: u32) -> (World, CallKey) {
     let mut world = narrow();
