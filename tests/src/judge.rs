@@ -149,6 +149,8 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
     with(&|s| s.wires.credit = None);
     with(&|s| s.shares.clone_from(&calm.shares));
     with(&|s| s.classes.iter_mut().for_each(|class| class.key = None));
+    with(&|s| s.lags = None);
+    with(&|s| s.classes.iter_mut().for_each(|class| class.asks = None));
     with(&|s| s.classes.iter_mut().for_each(|class| class.policy = Policy::None));
     with(&|s| s.clients = 1);
     with(&|s| s.cores = 1);

@@ -638,7 +638,49 @@ pub const MUTATIONS: &[Mutation] = &[
         "a call whose time is over is sent when there is room",
         STRAND,
         "        if self.fail_if_overdue(slot, now) {",
-        "        if self.fail_if_overdue(slot, now) && false {",
+        "        if false && self.fail_if_overdue(slot, now) {",
+    ),
+    mutation(
+        "a call that waits for its retry does not hear of room elsewhere",
+        LINES,
+        "        if replica.would_fit(call.wanted()) && may {",
+        "        if call.is_stranded() && replica.would_fit(call.wanted()) && may {",
+    ),
+    mutation(
+        "who was refused by one need not wait for the room of another",
+        STRAND,
+        "        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))",
+        "        call.len == 0 && self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))",
+    ),
+    mutation(
+        "a reply that does not say how fresh it is is fresh enough",
+        FRAMES,
+        "            brought.fresh.is_some_and(|fresh| fresh.satisfies(&asked))",
+        "            brought.fresh.is_none_or(|fresh| fresh.satisfies(&asked))",
+    ),
+    mutation(
+        "a stale answer is the end of its call",
+        FRAMES,
+        "                self.hold_and_carry_on(slot, Error::new(ErrorKind::Stale, executed), now)",
+        "                Some(self.win(slot, n, Err(Error::new(ErrorKind::Stale, executed)), now))",
+    ),
+    mutation(
+        "a copy in the place of another asks for no freshness",
+        EXTRA,
+        "        self.launch(slot, place, Cause::Redispatch, now);",
+        "        self.slots.get_mut(slot).options.fresh = None;\n        self.launch(slot, place, Cause::Redispatch, now);",
+    ),
+    mutation(
+        "a call that must not run twice is given up when one replica refuses it",
+        EXTRA,
+        "        if !call.may_repeat() && !call.never_ran() {",
+        "        if !call.may_repeat() {",
+    ),
+    mutation(
+        "an answer by key is as fresh as on the first day",
+        KEYS,
+        "self.fresh.map(|fresh| fresh.aged(now - self.made));",
+        "self.fresh.map(|fresh| fresh.aged(now - now));",
     ),
 ];
 

@@ -11,7 +11,10 @@ use bowline_server::core::KeyLimits;
 
 use crate::kernel::rng::Rng;
 use crate::kernel::span::{Nanos, Span};
-use crate::world::{Class, Fault, KeyUse, Look, Scenario, ServerSetup, Service, What, Wires};
+use crate::world::{
+    Asks, Class, Fault, KeyUse, Lag, Lags, Look, Scenario, ServerSetup, Service, Teller, What,
+    Wires,
+};
 
 const US: Nanos = 1_000;
 const MS: Nanos = 1_000_000;
@@ -49,6 +52,7 @@ pub fn wild(seed: u64) -> Scenario {
         max: Duration::from_millis(20),
     });
     furnish(&mut scenario, false);
+    let_lag(&mut scenario, false);
     let faults = rng.below(6);
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     scenario.faults = (0..faults).map(|_| fault(&mut rng, &scenario, span)).collect();
@@ -78,6 +82,7 @@ pub fn gentle(seed: u64) -> Scenario {
     scenario.budget = BudgetConfig { outstanding: 4096, burst: 4096, ..budget(&mut rng) };
     scenario.nothing_fails = true;
     furnish(&mut scenario, true);
+    let_lag(&mut scenario, true);
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     if rng.chance(800) {
         let fault = fault(&mut rng, &scenario, span);
@@ -149,6 +154,44 @@ fn furnish(scenario: &mut Scenario, gentle: bool) {
             }
             let misused_permille = if gentle { 0 } else { rng.pick(&[0, 0, 100]) };
             class.key = Some(KeyUse { keys: rng.between(1, scenario.calls), misused_permille });
+        }
+    }
+}
+
+/// Something is written elsewhere, replicas follow, and calls want their answers fresh. In a gentle
+/// world the first two replicas, unless one of them has crashed, hold all that any call asks for.
+fn let_lag(scenario: &mut Scenario, gentle: bool) {
+    let mut rng = Rng::labelled(scenario.seed, 103);
+    if !rng.chance(300) {
+        return;
+    }
+    let replicas = (0..scenario.servers).map(|replica| {
+        let loses = rng.pick(&[0, MS, 100 * MS]);
+        if gentle && replica < 2 {
+            let told_by = rng.pick(&[Teller::Replica, Teller::Handler]);
+            return Lag { loses, told_by, ..Lag::NONE };
+        }
+        Lag {
+            behind: rng.pick(&[0, 0, 100 * US, 5 * MS, 400 * MS]),
+            stalls: rng.pick(&[None, None, Some(2 * MS), Some(20 * MS)]),
+            loses,
+            told_by: rng.pick(&[Teller::Replica, Teller::Replica, Teller::Handler, Teller::Nobody]),
+        }
+    });
+    let replicas = replicas.collect();
+    scenario.lags = Some(Lags { every: rng.pick(&[20 * US, MS, 20 * MS]), replicas });
+    for class in &mut scenario.classes {
+        let asks = Asks {
+            written: rng.pick(&[None, Some(0), Some(0), Some(3 * MS), Some(50 * MS)]),
+            within: match gentle {
+                // Longer than any handler takes that is not slowed.
+                true => rng.pick(&[None, Some(300 * MS)]),
+                false => rng.pick(&[None, None, Some(MS), Some(10 * MS), Some(100 * MS)]),
+            },
+        };
+        // What was done once for a key only gets older.
+        if rng.chance(700) && !(gentle && class.key.is_some()) {
+            class.asks = Some(asks);
         }
     }
 }

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bowline_protocol::{Attempt, Cancel, CancelReason, Cause, Frame, How, Request, Status, Twin};
+use bowline_protocol::{
+    Attempt, Cancel, CancelReason, Cause, Frame, Freshness, How, Request, Status, Twin,
+};
 use bowline_time::Instant;
 
 use crate::check::rule::{Broken, Rule};
 use crate::check::story::{Call, Copy, Heard, Homes, Open, Outcome, There, Way};
 use crate::check::verdict::{
-    Said, is_early, is_forgotten, judge_cancels, judge_end, judge_losers, judge_outcome,
-    judge_send, settled,
+    Said, gives_up_untried, is_early, is_forgotten, judge_cancels, judge_end, judge_losers,
+    judge_outcome, judge_send, settled,
 };
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::span::Nanos;
@@ -29,6 +31,8 @@ pub struct Begun {
     pub idempotent: bool,
     /// What it has to bring about once.
     pub key: Option<u128>,
+    /// How fresh its answer has to be.
+    pub asks: Option<Freshness>,
 }
 
 /// The story of all calls of a world, and the judge of it.
@@ -114,7 +118,7 @@ impl Book {
 
     /// A caller makes a call.
     pub fn began(&mut self, host: Host, (client, seq): CallName, begun: Begun) {
-        let Begun { deadline, size, idempotent, key } = begun;
+        let Begun { deadline, size, idempotent, key, asks } = begun;
         let retried = self.retries;
         let (copies, done, touched) = (Vec::new(), None, false);
         let news = self.now;
@@ -125,6 +129,7 @@ impl Book {
             deadline,
             idempotent,
             key,
+            asks,
             effect_in,
             retried,
             copies,
@@ -218,8 +223,12 @@ impl Book {
         }
     }
 
-    /// A request arrived whole at its server's machine; the same of its time.
-    pub fn arrived(&mut self, attempt: Attempt, until: (Instant, Nanos)) {
+    /// A request arrived whole at its server's machine, and asks for this; the same of its time.
+    pub fn arrived(&mut self, attempt: Attempt, asks: Option<Freshness>, until: (Instant, Nanos)) {
+        if self.calls.get(&name(attempt)).is_some_and(|call| call.asks != asks) {
+            let how = format!("asks for {asks:?}, as its call does not");
+            self.blame(Rule::AsksAsItsCall, attempt, &how);
+        }
         let Some(copy) = self.copy(attempt) else { return };
         let opened = copy.until;
         if matches!(copy.there, There::UnderWay | There::Arriving) {
@@ -368,7 +377,9 @@ impl Book {
     pub fn server_says(&mut self, wire: Wire, frame: &Frame<'_>) {
         let (attempt, said) = match frame {
             Frame::Started(started) => return self.tells_start(started.attempt),
-            Frame::Reply(reply, _) => (reply.attempt, Said::Reply { executed: reply.executed }),
+            Frame::Reply(reply, _) | Frame::ReplyWith(reply, ..) => {
+                (reply.attempt, Said::Reply { executed: reply.executed })
+            }
             Frame::Ended(ended) => (ended.attempt, Said::Ended { how: ended.how, by: ended.by }),
             Frame::Overloaded(overloaded) => (overloaded.attempt, Said::Refused),
             _ => return,
@@ -423,10 +434,16 @@ impl Book {
         }
     }
 
-    /// A frame about a copy arrived at its client's machine.
-    pub fn client_hears(&mut self, frame: &Frame<'_>) {
+    /// A frame about a copy arrived at its client's machine; of a reply, what it says of how fresh it
+    /// is.
+    pub fn client_hears(&mut self, frame: &Frame<'_>, fresh: Option<Freshness>) {
         let (attempt, heard) = match frame {
-            Frame::Reply(reply, _) if reply.status == Status::Ok => (reply.attempt, Heard::Good),
+            Frame::Reply(reply, _) if reply.status == Status::Ok => {
+                let asks = self.calls.get(&name(reply.attempt)).and_then(|call| call.asks);
+                let enough = |asked| fresh.is_some_and(|fresh| fresh.satisfies(&asked));
+                let good = asks.is_none_or(enough);
+                (reply.attempt, if good { Heard::Good } else { Heard::Bad })
+            }
             Frame::Reply(reply, _) if !reply.executed => (reply.attempt, Heard::Refused),
             Frame::Reply(reply, _) => (reply.attempt, Heard::Bad),
             Frame::Ended(ended) if ended.how.started() && ended.by.is_none() => {
@@ -504,9 +521,16 @@ impl Book {
         self.open -= usize::from(!twice);
     }
 
-    /// A caller is told how its call ended. It may be `late` after its deadline, or after its
-    /// process stood still.
-    pub fn done(&mut self, client: u64, seq: u64, outcome: Outcome, thawed: Nanos, late: Nanos) {
+    /// A caller is told how its call ended, while its client had these connections. It may be `late`
+    /// after its deadline, or after its process stood still.
+    pub fn done(
+        &mut self,
+        (client, seq): CallName,
+        outcome: Outcome,
+        connected: &[Open],
+        thawed: Nanos,
+        late: Nanos,
+    ) {
         self.touch((client, seq));
         let topic = Some(topic((client, seq)));
         let now = self.now;
@@ -517,6 +541,7 @@ impl Book {
         self.open -= usize::from(!twice);
         let verdict = judge_outcome(call, outcome);
         let early = is_early(call, outcome);
+        let untried = gives_up_untried(call, outcome, connected, now);
         let too_late = now > call.deadline.max(thawed).saturating_add(late);
         match outcome {
             Outcome::Ok(_) => self.succeeded += 1,
@@ -528,6 +553,10 @@ impl Book {
         if early {
             let how = format!("{outcome:?}, while a copy lives");
             self.accuse(Rule::ErrorsAreHeld, topic, how);
+        }
+        if untried {
+            let how = format!("{outcome:?}, and a server was there that had not been asked");
+            self.accuse(Rule::AsksElsewhere, topic, how);
         }
         if let Some(how) = verdict {
             self.accuse(Rule::TellsTheTruth, topic, format!("{outcome:?}, but {how}"));

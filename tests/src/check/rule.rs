@@ -83,6 +83,15 @@ pub enum Rule {
     /// A copy beside another starts only where running twice does no harm, or where both share the
     /// store of results.
     BesideAnotherOnlyUnharmed,
+    /// What wins is in truth as fresh as its call asked.
+    AsFreshAsAsked,
+    /// Every copy of a call asks for the same freshness, the call's.
+    AsksAsItsCall,
+    /// A replica that knows itself behind starts nothing that asks for more.
+    StartsNothingBehind,
+    /// A call of which no copy ran, since servers refused them, is not given up while a server is there
+    /// that was not asked: whatever the call is, and whatever the reason.
+    AsksElsewhere,
     /// Machines understand every frame that the other sends.
     SpeaksTheProtocol,
 }

@@ -1,6 +1,6 @@
 //! What is written down of a call and of its copies.
 
-use bowline_protocol::{Cause, Error, Request, Spender, Station};
+use bowline_protocol::{Cause, Error, Freshness, Request, Spender, Station};
 
 use bowline_time::Instant;
 
@@ -148,6 +148,8 @@ pub(super) struct Call {
     pub(super) idempotent: bool,
     /// What it has to bring about once.
     pub(super) key: Option<u128>,
+    /// How fresh its answer has to be.
+    pub(super) asks: Option<Freshness>,
     /// The store in which it had its effect last.
     pub(super) effect_in: Option<u16>,
     /// It may be tried again when every server has refused it.
@@ -169,10 +171,7 @@ impl Call {
     /// Nothing lives of it, and this copy is no answer to news: it may be that the call is tried again
     /// after every server that was there had refused it, beginning with one that came meanwhile.
     pub(super) fn may_be_retried(&self, request: &Request, now: Nanos) -> bool {
-        self.retried
-            && request.cause == Cause::Redispatch
-            && self.news < now
-            && !self.is_alive()
+        self.retried && request.cause == Cause::Redispatch && self.news < now && !self.is_alive()
     }
 
     /// The call is tried again, wherever it was refused before.

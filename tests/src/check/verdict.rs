@@ -146,9 +146,37 @@ pub(super) fn is_early(call: &Call, outcome: Outcome) -> bool {
     let Outcome::Failed(error) = outcome else { return false };
     let betterable = matches!(
         error.kind,
-        ErrorKind::Failed | ErrorKind::ConnectionLost | ErrorKind::Overloaded | ErrorKind::Shed
+        ErrorKind::Failed
+            | ErrorKind::ConnectionLost
+            | ErrorKind::Overloaded
+            | ErrorKind::Shed
+            | ErrorKind::Stale
     );
     betterable && call.is_alive()
+}
+
+/// The call fails as a few servers refused it, and one is connected that was not asked, has room, and
+/// can answer in time.
+pub(super) fn gives_up_untried(
+    call: &Call,
+    outcome: Outcome,
+    connected: &[Open],
+    now: Nanos,
+) -> bool {
+    /// Round trips are no longer: who takes longer to answer a ping is gone.
+    const NEAR: Nanos = 50_000_000;
+    /// A call has so many copies at the most, those included that were never sent.
+    const FEW: usize = 5;
+    let Outcome::Failed(error) = outcome else { return false };
+    let refused = matches!(error.kind, ErrorKind::Overloaded | ErrorKind::Shed | ErrorKind::Stale);
+    let never_ran = call.copies.iter().all(|copy| copy.heard.is_some_and(Heard::never_ran));
+    let asked = |server| call.copies.iter().any(|copy| copy.server == server);
+    let serves = |open: &Open| open.credit.allows(call.size) && !asked(open.server);
+    refused
+        && never_ran
+        && call.copies.len() < FEW
+        && now + NEAR < call.deadline
+        && connected.iter().any(serves)
 }
 
 /// No copy is alive, and a server is connected that has not failed the call, and has room for it.

@@ -105,7 +105,7 @@ impl Server {
     ) {
         let attempt = request.attempt;
         let until = now + request.remaining;
-        env.book.arrived(attempt, (until, self.clock.when(until)));
+        env.book.arrived(attempt, options.fresh, (until, self.clock.when(until)));
         let asks = payload::asked(bytes);
         if asks.is_none() {
             let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
@@ -214,7 +214,7 @@ impl Server {
 /// The copy that a frame ends.
 const fn ended_by(frame: &Frame<'_>) -> Option<Attempt> {
     match frame {
-        Frame::Reply(reply, _) => Some(reply.attempt),
+        Frame::Reply(reply, _) | Frame::ReplyWith(reply, ..) => Some(reply.attempt),
         Frame::Ended(ended) => Some(ended.attempt),
         Frame::Overloaded(overloaded) => Some(overloaded.attempt),
         _ => None,

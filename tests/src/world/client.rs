@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bowline_client::core::{
-    Budget, CallKey, Calls, Config, Counters, Done, Effect, Placement, PolicyId, Spec,
+    Brought, Budget, CallKey, Calls, Config, Counters, Done, Effect, Placement, PolicyId, Spec,
 };
 use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Arrived, Backoff, CancelReason, Cause, ClientId, Frame, Hello, Inbox, Key, Link, MethodInfo,
-    OptionSet, PayloadOf, ReplicaId, Reply, Request, ServiceInfo, Spender, Station, TrafficClass,
-    options,
+    Arrived, Attempt, Backoff, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Inbox, Key,
+    Link, MethodInfo, OptionSet, PayloadOf, ReplicaId, Reply, Request, ServiceInfo, Spender,
+    Station, TrafficClass, options,
 };
 use bowline_time::{Duration, Instant};
 
@@ -59,6 +59,7 @@ struct Made {
     call: CallKey,
     asks: u64,
     key: Option<Key>,
+    fresh: Option<Freshness>,
     at: Nanos,
     probe: bool,
 }
@@ -263,9 +264,11 @@ impl Client {
     ) -> Result<(), Gone> {
         let Some(from) = self.replica_at(wire).map(|replica| replica.id) else { return Ok(()) };
         let Some(port) = self.ports.get_mut(&wire) else { return Ok(()) };
-        env.book.client_hears(frame);
+        env.book.client_hears(frame, None);
         match frame {
-            Frame::Reply(reply, answer) => self.reply(env, from, reply, answer, now, thawed),
+            Frame::Reply(reply, payload) => {
+                self.reply(env, from, reply, Brought { fresh: None, payload }, now, thawed);
+            }
             Frame::ReplyWith(reply, options, first) => {
                 let arrived = port.assembly.open_reply(*reply, options, first, Vec::new());
                 let arrived = arrived.map_err(|error| Gone::Unreadable(error.to_string()))?;
@@ -305,13 +308,13 @@ impl Client {
         now: Instant,
         thawed: Nanos,
     ) {
-        let (reply, answer) = match arrived {
-            Arrived::Reply(reply, _, answer) => (reply, answer),
-            Arrived::Discarded(reply) => (reply, Vec::new()),
+        let (reply, fresh, answer) = match arrived {
+            Arrived::Reply(reply, options, answer) => (reply, options.fresh, answer),
+            Arrived::Discarded(reply) => (reply, None, Vec::new()),
             _ => return,
         };
-        env.book.client_hears(&Frame::Reply(reply, &answer));
-        self.reply(env, from, &reply, &answer, now, thawed);
+        env.book.client_hears(&Frame::Reply(reply, &answer), fresh);
+        self.reply(env, from, &reply, Brought { fresh, payload: &answer }, now, thawed);
     }
 
     fn reply(
@@ -319,13 +322,14 @@ impl Client {
         env: &mut Env,
         from: ReplicaId,
         reply: &Reply,
-        answer: &[u8],
+        brought: Brought<'_>,
         now: Instant,
         thawed: Nanos,
     ) {
-        if let Some(done) = self.calls.on_reply(from, reply, now) {
+        if let Some(done) = self.calls.on_reply_with(from, reply, brought, now) {
             if done.result.is_ok() {
-                self.check_answer(env, &done, from, answer);
+                self.check_answer(env, &done, from, brought.payload);
+                self.check_freshness(env, &done, reply.attempt);
             }
             self.done(env, done, thawed);
         }
@@ -347,6 +351,21 @@ impl Client {
         }
     }
 
+    /// What is answered was made of what was asked for.
+    fn check_freshness(&self, env: &mut Env, done: &Done, attempt: Attempt) {
+        let seq = done.call.seq().0;
+        let asked = self.made.get(&seq).and_then(|made| made.fresh);
+        let truth = env.truths.get(&attempt).copied();
+        // The server measures by a clock that is not the world's.
+        let slack = |asked: Freshness| asked.aged(asked.staleness / 1000);
+        let enough = |asked| truth.is_some_and(|truth| truth.satisfies(&slack(asked)));
+        if !asked.is_none_or(enough) {
+            let topic = Some(Topic::Call(self.id.0, seq));
+            let how = format!("{attempt:?} wins with {truth:?}, where {asked:?} was asked for");
+            env.book.accuse(Rule::AsFreshAsAsked, topic, how);
+        }
+    }
+
     fn make_call(&mut self, env: &mut Env, now: Instant, probe: bool) {
         self.count += 1;
         let label = mix((self.host.0 as u64) << 40 | u64::from(self.life) << 56 | self.count);
@@ -355,16 +374,16 @@ impl Client {
         let class = if probe { None } else { class };
         let (spec, asks, span) = self.spec(env, class, &mut rng, now);
         let (deadline, idempotent, key) = (spec.deadline, spec.idempotent, spec.options.key);
-        let size = spec.payload.len();
+        let (size, asks_for) = (spec.payload.len(), spec.options.fresh);
         let class = class.map_or(Class::plain(), |number| env.scenario.classes[number]);
         match self.calls.start(now, spec) {
             Ok(call) => {
                 let (seq, at) = (call.seq().0, env.now);
                 let until = self.clock.when(deadline);
                 let id = key.map(|key| key.id);
-                let begun = Begun { deadline: until, size, idempotent, key: id };
+                let begun = Begun { deadline: until, size, idempotent, key: id, asks: asks_for };
                 env.book.began(self.host, (self.id.0, seq), begun);
-                self.made.insert(seq, Made { call, asks, key, at, probe });
+                self.made.insert(seq, Made { call, asks, key, fresh: asks_for, at, probe });
                 env.note(self.host, Topic::Call(self.id.0, seq), &[11, self.id.0, seq], || {
                     format!("calls, {:?}, {span} ns to go", class.policy)
                 });
@@ -412,9 +431,12 @@ impl Client {
         });
         let payload = payload::request(asks, scenario.wires.length_of_request(scenario.seed, asks));
         let fingerprint = options::fingerprint(&payload);
+        let fresh = class.asks.zip(scenario.lags.as_ref());
+        let fresh = fresh.map(|(asks, lags)| asks.freshness(lags, env.now));
         let options = OptionSet {
             key: id.map(|id| Key { id: u128::from(id), fingerprint }),
             class: (class.traffic > 0).then_some(TrafficClass(class.traffic)),
+            fresh: fresh.filter(|fresh| *fresh != Freshness::ANY),
             ..OptionSet::NONE
         };
         let method = match class {
@@ -460,7 +482,12 @@ impl Client {
         env.note(self.host, topic, &[14, self.id.0, seq, u64::from(done.result.is_ok())], || {
             format!("is told: {outcome:?}")
         });
-        env.book.done(self.id.0, seq, outcome, thawed, 3 * env.scenario.turn + 10);
+        let connected = match outcome {
+            Outcome::Ok(_) => Vec::new(),
+            Outcome::Failed(_) => self.open(env),
+        };
+        let late = 3 * env.scenario.turn + 10;
+        env.book.done((self.id.0, seq), outcome, &connected, thawed, late);
         let Some(made) = self.made.remove(&seq) else { return };
         if let (Err(error), false) = (done.result, made.probe) {
             env.failures.push(Failed { kind: error.kind, took: env.now - made.at });

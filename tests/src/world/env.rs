@@ -1,6 +1,8 @@
 //! What all machines of a world share: its time, its wires, its future, and those who watch.
 
-use bowline_protocol::{Frame, Station};
+use std::collections::BTreeMap;
+
+use bowline_protocol::{Attempt, Frame, Freshness, Station};
 
 use crate::check::Book;
 use crate::kernel::events::Events;
@@ -90,6 +92,8 @@ pub(crate) struct Env {
     pub(crate) book: Book,
     /// What keyed methods did, for good.
     pub(crate) stores: Stores,
+    /// How fresh the answers of copies that were asked for freshness are, whatever they say.
+    pub(crate) truths: BTreeMap<Attempt, Freshness>,
     /// The record.
     pub(crate) timeline: Timeline,
     /// What the world is made of.

@@ -6,6 +6,7 @@ mod choose;
 mod client;
 mod env;
 mod fault;
+mod lag;
 mod payload;
 mod port;
 mod report;
@@ -17,6 +18,7 @@ mod strike;
 
 pub use choose::Choice;
 pub use fault::{Fault, What};
+pub use lag::{Asks, Lag, Lags, Teller};
 pub use report::{Failed, Report};
 pub use run::{World, replay};
 pub use scenario::{Class, ClientSetup, KeyUse, Look, Scenario, ServerSetup, Service, Wires};

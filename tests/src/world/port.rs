@@ -147,9 +147,15 @@ impl Port {
 
     /// Sends a long reply, which ends a request of so many bytes once all of it has left. False if
     /// the other side does not take it.
-    pub(crate) fn reply(&mut self, reply: Reply, bytes: Vec<u8>, frees: usize) -> bool {
+    pub(crate) fn reply(
+        &mut self,
+        reply: Reply,
+        options: &OptionSet,
+        bytes: Vec<u8>,
+        frees: usize,
+    ) -> bool {
         let (letter, peer) = (Letter { bytes, ends: Some((reply, frees)) }, self.peer());
-        self.outbox.push_reply(reply, &OptionSet::NONE, letter, &peer).is_ok()
+        self.outbox.push_reply(reply, options, letter, &peer).is_ok()
     }
 
     /// Sends no more of a request. How many bytes it had, if nothing of it had left.

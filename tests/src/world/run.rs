@@ -1,5 +1,7 @@
 //! The world runs: events in the order of time, until everything has been done and is at rest.
 
+use std::collections::BTreeMap;
+
 use crate::check::{Book, Homes, Rule};
 use crate::kernel::clock::Clock;
 use crate::kernel::events::Events;
@@ -99,6 +101,7 @@ impl World {
             events: Events::new(scenario.seed),
             book: Book::new(scenario.retry.is_some(), homes),
             stores: Stores::new(scenario.shared_results),
+            truths: BTreeMap::new(),
             timeline: Timeline::new(readable),
             frames: 0,
             latencies: Vec::new(),

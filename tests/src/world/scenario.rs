@@ -10,6 +10,7 @@ use crate::kernel::rng::{Rng, mix};
 use crate::kernel::span::{Nanos, Span};
 use crate::kernel::trace::Trace;
 use crate::world::fault::Fault;
+use crate::world::lag::{Asks, Lags};
 
 /// Everything that a run needs. The same scenario runs the same way on every machine.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Scenario {
     pub keys: KeyLimits,
     /// Replicas keep the results of keyed methods in one store; else each in one of its own.
     pub shared_results: bool,
+    /// What is written elsewhere, and how far replicas are behind that; None: nothing.
+    pub lags: Option<Lags>,
     /// How long payloads are, and how they travel.
     pub wires: Wires,
     /// Whether replicas dial each other; without a mesh clients relay.
@@ -119,6 +122,8 @@ pub struct Class {
     pub traffic: u8,
     /// Its calls bring keys: their effects are had once in each store.
     pub key: Option<KeyUse>,
+    /// How fresh their answers have to be; None, or in a world without lags: as they come.
+    pub asks: Option<Asks>,
 }
 
 /// How calls of a kind use keys.
@@ -187,6 +192,7 @@ impl Scenario {
             shares: vec![1],
             keys: KeyLimits::default(),
             shared_results: true,
+            lags: None,
             wires: Wires {
                 request: Span::Fixed(8),
                 reply: Span::Fixed(16),
@@ -279,6 +285,7 @@ impl Class {
             cancelled_permille: 0,
             traffic: 0,
             key: None,
+            asks: None,
         }
     }
 

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Attempt, Backoff, Cancel, CancelReason, Features, Frame, Hello, Identity, Inbox, Key, Link,
-    Method, OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
+    Attempt, Backoff, Cancel, CancelReason, Features, Frame, Freshness, Hello, Identity, Inbox,
+    Key, Link, Method, OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes,
+    Twin,
 };
 use bowline_server::core::{
-    Config, Conn, CopyKey, Core, Effect, KeyLimits, Ledger, MethodRule, Origin, Start, Stats,
+    Config, Conn, CopyKey, Core, Effect, KeyLimits, Ledger, MethodRule, Notice, Origin, Start,
+    Stats,
 };
 use bowline_time::{Duration, Instant};
 
@@ -22,6 +24,7 @@ use crate::kernel::span::Nanos;
 use crate::kernel::timeline::Topic;
 use crate::world::arrive::Line;
 use crate::world::env::{Env, Event, Input};
+use crate::world::lag::{Lag, Seen, Teller};
 use crate::world::payload;
 use crate::world::port::{Gone, PAYLOAD_LIMIT, Port};
 use crate::world::scenario::Look;
@@ -55,6 +58,8 @@ struct Handler {
     key: Option<Key>,
     /// What it is asked for.
     asks: u64,
+    /// What it found there.
+    seen: Option<Seen>,
     /// How many points are left, the end included, and how far they are apart.
     points: u32,
     step: Nanos,
@@ -88,6 +93,10 @@ pub(crate) struct Server {
     handlers: BTreeMap<CopyKey, Handler>,
     hello: Hello,
     leaving: bool,
+    /// How it follows what is written elsewhere.
+    lag: Option<Lag>,
+    /// When it was started after a crash.
+    born: Option<Nanos>,
     /// How many percent of their time handlers take.
     pub(crate) slow: u64,
 }
@@ -140,6 +149,8 @@ impl Server {
             handlers: BTreeMap::new(),
             hello,
             leaving: false,
+            lag: scenario.lags.as_ref().map(|lags| lags.replicas[host.0 / scenario.cores]),
+            born: (life > 0).then_some(env.now),
             slow: 100,
         }
     }
@@ -148,6 +159,7 @@ impl Server {
     /// done, and at last everything is sent.
     pub(crate) fn turn(&mut self, env: &mut Env, input: Vec<Input>) {
         let now = self.clock.read(env.now);
+        self.core.on_freshness(self.held(env).fresh);
         for input in input {
             self.apply(env, input, now);
         }
@@ -325,7 +337,7 @@ impl Server {
         let Some(handler) = self.handlers.get_mut(&key) else { return };
         handler.points = handler.points.saturating_sub(1);
         let (attempt, asks) = (handler.attempt, handler.asks);
-        let (method, id) = (handler.method, handler.key);
+        let (method, id, seen) = (handler.method, handler.key, handler.seen);
         let topic = Topic::Call(attempt.client.0, attempt.seq.0);
         let key_parts = [21, attempt.client.0, attempt.seq.0, u64::from(attempt.n)];
         if handler.points > 0 && !handler.stop {
@@ -357,12 +369,15 @@ impl Server {
         let answer = payload::answer(asks, effect, length);
         if let Some(id) = id {
             let ok = status == Status::Ok;
-            self.ran.insert(id.id, Ran { attempt, answer: answer.clone(), ok });
+            self.ran.insert(id.id, Ran { attempt, answer: answer.clone(), ok, seen });
         }
-        if let Some((conn, reply, frees)) =
-            self.core.on_finished(key, status, &answer, &OptionSet::NONE, now)
+        let says = match self.lag {
+            Some(Lag { told_by: Teller::Nobody, .. }) => OptionSet::NONE,
+            _ => self.made_of(env, attempt, seen),
+        };
+        if let Some((conn, reply, frees)) = self.core.on_finished(key, status, &answer, &says, now)
         {
-            self.reply(env, conn, reply, answer, frees, now);
+            self.reply(env, conn, reply, (&says, answer), frees, now);
         }
     }
 
@@ -372,18 +387,25 @@ impl Server {
         env: &mut Env,
         conn: Conn,
         reply: Reply,
-        answer: Vec<u8>,
+        (options, answer): (&OptionSet, Vec<u8>),
         frees: usize,
         now: Instant,
     ) {
         let port = self.conns.get(&conn).and_then(|wire| self.ports.get_mut(wire));
         match port {
             Some((port, _)) if port.is_long(&answer) => {
-                if !port.reply(reply, answer, frees) {
+                if !port.reply(reply, options, answer, frees) {
                     env.book.accuse(Rule::SpeaksTheProtocol, None, "a client takes no such reply");
                 }
             }
-            _ => self.end(env, conn, &Frame::Reply(reply, &answer), frees, now),
+            _ if options.is_empty() => {
+                self.end(env, conn, &Frame::Reply(reply, &answer), frees, now);
+            }
+            _ => {
+                let options = options.to_bytes();
+                let frame = Frame::ReplyWith(reply, options.as_options(), &answer);
+                self.end(env, conn, &frame, frees, now);
+            }
         }
     }
 
@@ -421,13 +443,20 @@ impl Server {
             Effect::Send { conn, notice, frees: None } => {
                 self.say(env, conn, &notice.frame(), now);
             }
+            // Who asked for more hears what there is.
+            Effect::Send { conn, notice: Notice::Refused(reply, why), frees: Some(frees) }
+                if reply.status == Status::Stale =>
+            {
+                let held = self.held(env);
+                self.reply(env, conn, reply, (&held, why.as_bytes().to_vec()), frees, now);
+            }
             Effect::Send { conn, notice, frees: Some(frees) } => {
                 self.end(env, conn, &notice.frame(), frees, now);
             }
-            Effect::Answer { conn, reply, result, frees, .. } => {
+            Effect::Answer { conn, reply, options, result, frees } => {
                 self.judge_answer(env, &reply, &result);
                 env.book.answered_by_key(reply.attempt);
-                self.reply(env, conn, reply, result.to_vec(), frees, now);
+                self.reply(env, conn, reply, (&options, result.to_vec()), frees, now);
             }
             Effect::Start(start) => self.start(env, start, now),
             Effect::Abort { copy, .. } => {
@@ -460,7 +489,8 @@ impl Server {
         };
         let step = takes / Nanos::from(points);
         let (method, key, asks) = (start.request.method, start.options.key, start.payload);
-        let handler = Handler { attempt, method, key, asks, points, step, stop: false };
+        let seen = self.lag.map(|lag| lag.holds(env.now, self.born));
+        let handler = Handler { attempt, method, key, asks, seen, points, step, stop: false };
         self.handlers.insert(start.copy, handler);
         env.events.push(env.now + step, Event::Handler(self.host, self.life, start.copy));
     }
@@ -476,6 +506,12 @@ impl Server {
             _ => false,
         };
         env.book.starts_beside(request, harmless);
+        let short = |held: Freshness| options.fresh.is_some_and(|asked| !held.satisfies(&asked));
+        if self.held(env).fresh.is_some_and(short) {
+            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
+            let how = format!("{attempt:?} was started for more than is here");
+            env.book.accuse(Rule::StartsNothingBehind, topic, how);
+        }
         if let Some(conn) = self.core.connection_of(start.copy)
             && let Some(&wire) = self.conns.get(&conn)
         {
@@ -511,11 +547,30 @@ impl Server {
     /// A copy is told what the one with its key was told.
     fn judge_answer(&self, env: &mut Env, reply: &Reply, result: &[u8]) {
         let attempt = reply.attempt;
-        if !self.ran.values().any(|ran| ran.answer == result) {
+        let told = self.ran.values().find(|ran| ran.answer == result);
+        self.made_of(env, attempt, told.and_then(|ran| ran.seen));
+        if told.is_none() {
             let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
             let how = format!("{attempt:?} is answered by its key, and not as the copy that ran");
             env.book.accuse(Rule::RunsOnceForItsKey, topic, how);
         }
+    }
+
+    /// What the replica says that it holds now, if it says so.
+    fn held(&self, env: &Env) -> OptionSet {
+        let lag = self.lag.filter(|lag| lag.told_by == Teller::Replica);
+        let held = lag.map(|lag| lag.holds(env.now, self.born));
+        let fresh = held.zip(env.scenario.lags.as_ref());
+        let fresh = fresh.map(|(held, lags)| lags.fresh(held, env.now));
+        OptionSet { fresh, ..OptionSet::NONE }
+    }
+
+    /// How fresh this copy's answer is, which is made of what was seen: from now on that is the truth.
+    fn made_of(&self, env: &mut Env, attempt: Attempt, seen: Option<Seen>) -> OptionSet {
+        let lags = env.scenario.lags.as_ref();
+        let fresh = seen.zip(lags).map(|(seen, lags)| lags.fresh(seen, env.now));
+        env.truths.extend(fresh.map(|fresh| (attempt, fresh)));
+        OptionSet { fresh, ..OptionSet::NONE }
     }
 
     fn service_time(&self, env: &Env, request: &Request) -> Nanos {

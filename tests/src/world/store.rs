@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use bowline_protocol::Attempt;
 use bowline_protocol::options::Key;
 
+use crate::world::lag::Seen;
+
 /// What a store keeps of a key.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
@@ -76,4 +78,6 @@ pub(crate) struct Ran {
     pub(crate) answer: Vec<u8>,
     /// It succeeded.
     pub(crate) ok: bool,
+    /// What that was made of.
+    pub(crate) seen: Option<Seen>,
 }
