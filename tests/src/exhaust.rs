@@ -5,7 +5,8 @@
 //! in that only, one is followed (sleep sets: Godefroid, Partial-Order Methods, 1996): after one
 //! choice was followed, it sleeps in the courses that begin with another, until something happens
 //! that it does not commute with. A state that was seen before is left, unless something slept then
-//! that does not now.
+//! that does not now. And what arrives that is of no use to anybody any more comes at once: a loser's
+//! last word, or the cancel of a copy that is over (persistent sets of one: same place).
 
 use std::collections::HashMap;
 

@@ -605,6 +605,18 @@ impl Book {
         }
     }
 
+    /// Every call that this client has begun is over.
+    pub fn is_over(&self, host: Host) -> bool {
+        self.calls.values().all(|call| call.host != host || call.done.is_some())
+    }
+
+    /// That copy is over at its server, for whatever reason.
+    pub fn has_ended(&self, attempt: Attempt) -> bool {
+        let copies = self.calls.get(&name(attempt)).map(|call| &call.copies);
+        let copy = copies.and_then(|it| it.iter().find(|copy| copy.request.attempt == attempt));
+        copies.is_none() || copy.is_some_and(|it| matches!(it.there, There::Ended | There::Lost))
+    }
+
     /// How many calls are open.
     pub const fn open(&self) -> usize {
         self.open

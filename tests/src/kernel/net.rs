@@ -254,6 +254,11 @@ impl Net {
         heard
     }
 
+    /// What an arrival that is due will bring, if it is heard.
+    pub fn next(&self, arrival: Arrival) -> Option<&Parcel> {
+        self.lines.get(&arrival.wire)?.lanes[arrival.at as usize].parcels.front()
+    }
+
     /// Who is at an end of a wire that is still there.
     pub fn host(&self, wire: Wire, end: End) -> Option<Host> {
         Some(self.lines.get(&wire)?.ends[end as usize])

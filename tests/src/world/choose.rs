@@ -1,14 +1,17 @@
 //! A world whose next event somebody else chooses, whatever its time: for a search that tries them
 //! all.
 
+use bowline_client::core::MAX_ATTEMPTS;
+use bowline_protocol::{Attempt, Frame, Inbox};
+
 use crate::kernel::events::Events;
-use crate::kernel::net::{Arrival, Host};
+use crate::kernel::net::{Arrival, Host, Parcel};
 use crate::kernel::rng::mix;
 use crate::kernel::span::Nanos;
 use crate::world::env::Event;
 use crate::world::fault::What;
 use crate::world::report::Report;
-use crate::world::run::World;
+use crate::world::run::{Machine, World};
 
 /// One event that may be the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +41,8 @@ impl World {
     }
 
     /// The events up to `horizon` that may come next, each as good as any other: messages and
-    /// handlers take as long as they like, loops turn when they like.
+    /// handlers take as long as they like, loops turn when they like. Word that is of no use to anybody
+    /// any more is told from the rest: it comes first, alone.
     pub fn choices(&self, horizon: Nanos) -> Vec<Choice> {
         let mut choices: Vec<Choice> = Vec::new();
         for (_, at, &event) in self.env.events.waiting() {
@@ -50,7 +54,35 @@ impl World {
                 choices.push(Choice { event, hosts });
             }
         }
-        choices
+        match choices.iter().find(|choice| self.is_of_no_use(choice.event)) {
+            Some(&choice) => vec![choice],
+            None => choices,
+        }
+    }
+
+    /// An arrival that changes nothing but what its host has counted, now or whenever it may come: any
+    /// at a client all of whose calls are over, and cancels of copies that are over. So every course in
+    /// which it comes later has its like among those in which it comes now, and they need not be
+    /// followed. Of a world with faults that is not said: a wire may break before. Nor where a tombstone
+    /// that is of no use may take the place of another.
+    fn is_of_no_use(&self, event: Event) -> bool {
+        let Event::Arrival(arrival) = event else { return false };
+        let host = self.env.net.host(arrival.wire, arrival.at);
+        let (Some(host), Some(parcel)) = (host, self.env.net.next(arrival)) else { return false };
+        let Parcel::Bytes(bytes) = parcel else { return false };
+        let (node, book) = (&self.nodes[host.0], &self.env.book);
+        let scenario = &self.env.scenario;
+        let copies = MAX_ATTEMPTS as u64 * scenario.calls * scenario.clients as u64;
+        let tombstones = u64::from(scenario.server.tombstones);
+        let over = match node.machine {
+            Machine::Client(_) => {
+                node.calls_left == 0 && node.inbox.is_empty() && book.is_over(host)
+            }
+            Machine::Server(_) if tombstones == 0 || tombstones >= copies => cancelled(bytes)
+                .is_some_and(|named| named.iter().all(|&attempt| book.has_ended(attempt))),
+            Machine::Server(_) | Machine::Dead { .. } => false,
+        };
+        over && scenario.faults.is_empty()
     }
 
     /// Whether an event means anything yet: a timer that was set anew, for example, does not.
@@ -129,6 +161,18 @@ impl World {
     pub fn stop(self) -> Report {
         self.report()
     }
+}
+
+/// The copies that frames name if all of them are cancels.
+fn cancelled(bytes: &[u8]) -> Option<Vec<Attempt>> {
+    let mut inbox = Inbox::new(0);
+    let mut frames = inbox.feed(bytes);
+    let mut named = Vec::new();
+    while let Some(frame) = frames.next().ok()? {
+        let Frame::Cancel(cancel) = frame else { return None };
+        named.push(cancel.attempt);
+    }
+    Some(named)
 }
 
 /// Stands for the events that wait, in any order. Arrivals are in the net's own fingerprint.

@@ -143,6 +143,15 @@ fn two_tied_calls_on_two_servers() {
 }
 
 #[test]
+fn two_clients_with_a_tied_call_each() {
+    // Relayed by their clients they go through four times as many states.
+    let scenario = Scenario { clients: 2, ..timeless(Policy::Tied(tie(0)), 1) };
+    let found = searched(&scenario, Loops::AtOnce);
+    assert_eq!(found.failures, 0);
+    assert!(found.double_starts > 0);
+}
+
+#[test]
 fn a_call_that_must_not_run_twice_and_one_fault() {
     let mut scenario = timeless(Policy::Tied(tie(0)), 1);
     scenario.classes[0].idempotent = false;
