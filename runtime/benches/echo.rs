@@ -43,18 +43,6 @@ fn cpu_time() -> f64 {
 
 fn main() {
     let numbers: Vec<f64> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
-    if let Ok(only) = std::env::var("ONLY") {
-        let n: Vec<u64> = only.split(',').map(|x| x.parse().unwrap()).collect();
-        let cell = Cell {
-            connections: n[1] as usize,
-            depth: n[2] as usize,
-            spin: Duration::from_micros(n[3]),
-        };
-        let time = Duration::from_secs_f64(numbers.first().copied().unwrap_or(0.5));
-        let o = if n[0] == 0 { raw(cell, time) } else { runtime(cell, time) };
-        println!("{:.0} {:.3} {:.0}", o.rate, o.enters, o.cpu);
-        return;
-    }
     let time = Duration::from_secs_f64(numbers.first().copied().unwrap_or(0.5));
     let rounds = numbers.get(1).copied().unwrap_or(5.0) as usize;
     let spins = [Duration::ZERO, Duration::from_micros(50)];
