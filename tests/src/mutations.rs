@@ -653,6 +653,12 @@ pub const MUTATIONS: &[Mutation] = &[
         "        call.len == 0 && self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))",
     ),
     mutation(
+        "who stopped a copy of its own accord is asked again",
+        FRAMES,
+        "                (End::Aborted, Some(Error::new(kind, Executed::Yes)))",
+        "                let _ = kind;\n                (End::Aborted, None)",
+    ),
+    mutation(
         "a reply that does not say how fresh it is is fresh enough",
         FRAMES,
         "            brought.fresh.is_some_and(|fresh| fresh.satisfies(&asked))",

@@ -10,13 +10,13 @@ use bowline_client::core::{
 use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Arrived, Attempt, Backoff, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Inbox, Key,
-    Link, MethodInfo, OptionSet, PayloadOf, ReplicaId, Reply, Request, ServiceInfo, Spender,
-    Station, TrafficClass, options,
+    Arrived, Backoff, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Inbox, Key, Link,
+    MethodInfo, OptionSet, PayloadOf, ReplicaId, Reply, Request, ServiceInfo, Spender, Station,
+    TrafficClass, options,
 };
 use bowline_time::{Duration, Instant};
 
-use crate::check::{Begun, Open, Outcome, Rule};
+use crate::check::{Begun, Outcome, Rule};
 use crate::kernel::clock::Clock;
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::rng::{Rng, mix};
@@ -29,9 +29,6 @@ use crate::world::report::Failed;
 use crate::world::scenario::Class;
 use crate::world::server::{FEATURES, IDEMPOTENT, KEYED, ONCE, TAKES, forged};
 
-/// So many of the calls that wait for room are looked at when some comes.
-const LOOKED_AT: usize = 16;
-
 /// What all replicas promise of their methods.
 const SERVICE: ServiceInfo = ServiceInfo::new(
     "world",
@@ -43,38 +40,38 @@ const SERVICE: ServiceInfo = ServiceInfo::new(
 );
 
 /// A replica, and the connection to it.
-struct Replica {
+pub(super) struct Replica {
     id: ReplicaId,
-    station: Station,
-    wire: Option<Wire>,
-    up: bool,
+    pub(super) station: Station,
+    pub(super) wire: Option<Wire>,
+    pub(super) up: bool,
     /// It asked to be spared.
-    leaving: bool,
+    pub(super) leaving: bool,
     backoff: Backoff,
     redial: Option<Instant>,
 }
 
 /// What the user knows of a call of theirs.
-struct Made {
+pub(super) struct Made {
     call: CallKey,
-    asks: u64,
-    key: Option<Key>,
-    fresh: Option<Freshness>,
+    pub(super) asks: u64,
+    pub(super) key: Option<Key>,
+    pub(super) fresh: Option<Freshness>,
     at: Nanos,
     probe: bool,
 }
 
 /// A client process.
 pub(crate) struct Client {
-    host: Host,
+    pub(super) host: Host,
     life: u32,
-    id: ClientId,
+    pub(super) id: ClientId,
     clock: Clock,
-    calls: Calls<Vec<u8>>,
+    pub(super) calls: Calls<Vec<u8>>,
     policies: Vec<PolicyId>,
-    replicas: Vec<Replica>,
-    ports: BTreeMap<Wire, Port>,
-    made: BTreeMap<u64, Made>,
+    pub(super) replicas: Vec<Replica>,
+    pub(super) ports: BTreeMap<Wire, Port>,
+    pub(super) made: BTreeMap<u64, Made>,
     count: u64,
 }
 
@@ -146,20 +143,6 @@ impl Client {
         let connected = self.open(env);
         env.book.client_turn_over(self.host, &connected);
         self.judge(env);
-    }
-
-    /// The servers that take something new. None is named where it can't be told from outside whose
-    /// turn it is: once room was kept for a call, and while more wait than are looked at.
-    fn open(&self, env: &Env) -> Vec<Open> {
-        let counted = env.scenario.wires.credit.is_some();
-        let kept = self.calls.counters().room_kept > 0;
-        let unclear = counted && (kept || env.book.waiting(self.host).len() > LOOKED_AT);
-        let up = self.replicas.iter().filter(|it| it.up && !it.leaving && !unclear);
-        let open = |it: &Replica| {
-            let (server, port) = (env.host_of(it.station), self.ports.get(&it.wire?)?);
-            Some(Open { server, credit: port.credit })
-        };
-        up.filter_map(open).collect()
     }
 
     fn apply(&mut self, env: &mut Env, input: Input, now: Instant, thawed: Nanos) {
@@ -332,37 +315,6 @@ impl Client {
                 self.check_freshness(env, &done, reply.attempt);
             }
             self.done(env, done, thawed);
-        }
-    }
-
-    /// What is answered is what was asked for, and of a key what was done for it.
-    fn check_answer(&mut self, env: &mut Env, done: &Done, from: ReplicaId, answer: &[u8]) {
-        let seq = done.call.seq().0;
-        let topic = Some(Topic::Call(self.id.0, seq));
-        let Some(made) = self.made.get(&seq) else { return };
-        let Some(effect) = payload::effect_of(made.asks, answer) else {
-            let how = "the answer is to another question, or not whole";
-            return env.book.accuse(Rule::TellsTheTruth, topic, how);
-        };
-        let Some(key) = made.key else { return };
-        if env.stores.effect(from.0, key) != Some(effect) {
-            let how = format!("effect {effect} is not what was done for its key");
-            env.book.accuse(Rule::KeysMeanOneThing, topic, how);
-        }
-    }
-
-    /// What is answered was made of what was asked for.
-    fn check_freshness(&self, env: &mut Env, done: &Done, attempt: Attempt) {
-        let seq = done.call.seq().0;
-        let asked = self.made.get(&seq).and_then(|made| made.fresh);
-        let truth = env.truths.get(&attempt).copied();
-        // The server measures by a clock that is not the world's.
-        let slack = |asked: Freshness| asked.aged(asked.staleness / 1000);
-        let enough = |asked| truth.is_some_and(|truth| truth.satisfies(&slack(asked)));
-        if !asked.is_none_or(enough) {
-            let topic = Some(Topic::Call(self.id.0, seq));
-            let how = format!("{attempt:?} wins with {truth:?}, where {asked:?} was asked for");
-            env.book.accuse(Rule::AsFreshAsAsked, topic, how);
         }
     }
 
@@ -660,63 +612,6 @@ impl Client {
     /// The machine's counters.
     pub(crate) fn counters(&self) -> Counters {
         self.calls.counters()
-    }
-
-    fn judge(&self, env: &mut Env) {
-        let counters = self.calls.counters();
-        if !counters.reconcile() || counters.waiting != self.made.len() as u64 {
-            let how = format!("{} calls wait, and {counters:?}", self.made.len());
-            env.book.accuse(Rule::CountersReconcile, None, how);
-        }
-        let (budget, set) = (self.calls.budget(), env.scenario.budget);
-        if i64::from(budget.level()) > i64::from(set.burst)
-            || budget.outstanding() > set.outstanding
-        {
-            let how = format!("{} tokens, {} outstanding", budget.level(), budget.outstanding());
-            env.book.accuse(Rule::WithinBudget, None, how);
-        }
-        let extra = env.book.extra_starts(self.id.0);
-        // What is lent for second copies is charged when they have run.
-        let lent = if counters.tied > 0 { set.outstanding } else { 0 };
-        let granted = f64::from(set.burst + lent) + set.fraction * counters.ok as f64;
-        if extra as f64 > granted + counters.uncharged as f64 {
-            let how = format!("{extra} extra executions for {} good calls", counters.ok);
-            env.book.accuse(Rule::WithinBudget, None, how);
-        }
-    }
-
-    /// Everything has come to rest: what is left?
-    pub(crate) fn judge_rest(&self, env: &mut Env) {
-        let (budget, counters) = (self.calls.budget(), self.calls.counters());
-        if !self.calls.is_at_rest() || counters.live > 0 || !self.made.is_empty() {
-            env.book.accuse(Rule::NothingLeft, None, format!("{counters:?}"));
-        }
-        if let Some(how) = self.ports.values().find_map(Port::left) {
-            env.book.accuse(Rule::NothingLeft, None, how);
-        }
-        if budget.outstanding() > 0 {
-            let how = format!("{} tokens are outstanding", budget.outstanding());
-            env.book.accuse(Rule::TokensReconcile, None, how);
-        }
-        self.judge_tokens(env);
-    }
-
-    /// Without refills and drains the bucket is an exact account of what ran.
-    fn judge_tokens(&self, env: &mut Env) {
-        let set = env.scenario.budget;
-        if set.fraction > 0.0 || set.drain > 0.0 {
-            return;
-        }
-        let counters = self.calls.counters();
-        let extra = env.book.extra_starts(self.id.0);
-        let spent = (i64::from(set.burst) - i64::from(self.calls.budget().level())).unsigned_abs();
-        // One that was answered by its key counts as one that ran.
-        let keyed = env.scenario.classes.iter().any(|class| class.key.is_some());
-        let exact = counters.lost == 0 && counters.uncharged == 0 && !keyed;
-        if exact && spent != extra || spent + counters.uncharged < extra {
-            let how = format!("{spent} tokens were spent on {extra} extra executions");
-            env.book.accuse(Rule::TokensReconcile, None, how);
-        }
     }
 }
 

@@ -6,6 +6,8 @@ mod choose;
 mod client;
 mod env;
 mod fault;
+mod hold_client;
+mod hold_server;
 mod lag;
 mod payload;
 mod port;

@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Attempt, Backoff, Cancel, CancelReason, Features, Frame, Freshness, Hello, Identity, Inbox,
-    Key, Link, Method, OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes,
-    Twin,
+    Attempt, Backoff, Cancel, CancelReason, Features, Frame, Hello, Identity, Inbox, Key, Link,
+    Method, OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
 };
 use bowline_server::core::{
-    Config, Conn, CopyKey, Core, Effect, KeyLimits, Ledger, MethodRule, Notice, Origin, Start,
-    Stats,
+    Config, Conn, CopyKey, Core, Effect, Ledger, MethodRule, Notice, Origin, Start, Stats,
 };
 use bowline_time::{Duration, Instant};
 
@@ -52,10 +50,10 @@ pub(super) enum Role {
 
 /// A handler that runs.
 #[derive(Debug)]
-struct Handler {
-    attempt: Attempt,
+pub(super) struct Handler {
+    pub(super) attempt: Attempt,
     method: Method,
-    key: Option<Key>,
+    pub(super) key: Option<Key>,
     /// What it is asked for.
     asks: u64,
     /// What it found there.
@@ -63,7 +61,7 @@ struct Handler {
     /// How many points are left, the end included, and how far they are apart.
     points: u32,
     step: Nanos,
-    stop: bool,
+    pub(super) stop: bool,
 }
 
 /// A peer's core that this one dials.
@@ -87,10 +85,10 @@ pub(crate) struct Server {
     pub(super) classes: usize,
     pub(super) fair: Fair,
     /// The copy of each key that ran last.
-    ran: BTreeMap<u128, Ran>,
+    pub(super) ran: BTreeMap<u128, Ran>,
     routes: BTreeMap<Station, Wire>,
     peers: Vec<Peer>,
-    handlers: BTreeMap<CopyKey, Handler>,
+    pub(super) handlers: BTreeMap<CopyKey, Handler>,
     hello: Hello,
     leaving: bool,
     /// How it follows what is written elsewhere.
@@ -495,69 +493,8 @@ impl Server {
         env.events.push(env.now + step, Event::Handler(self.host, self.life, start.copy));
     }
 
-    /// A copy may start here, and now, as far as its key and its class are concerned.
-    fn judge_start(&mut self, env: &mut Env, start: &Start<u64>) {
-        let Start { request, options, .. } = start;
-        let attempt = request.attempt;
-        let shared = env.scenario.shared_results && options.key.is_some();
-        let harmless = match request.method {
-            IDEMPOTENT => request.idempotent,
-            KEYED => shared,
-            _ => false,
-        };
-        env.book.starts_beside(request, harmless);
-        let short = |held: Freshness| options.fresh.is_some_and(|asked| !held.satisfies(&asked));
-        if self.held(env).fresh.is_some_and(short) {
-            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
-            let how = format!("{attempt:?} was started for more than is here");
-            env.book.accuse(Rule::StartsNothingBehind, topic, how);
-        }
-        if let Some(conn) = self.core.connection_of(start.copy)
-            && let Some(&wire) = self.conns.get(&conn)
-        {
-            self.fair.starts(attempt, wire, self.class_of(options));
-        }
-        let Some(key) = options.key else { return };
-        let same = |handler: &&Handler| handler.key.is_some_and(|other| other.id == key.id);
-        let beside = self.handlers.values().find(same).map(|handler| handler.attempt);
-        // A core that remembers few results may run a key again.
-        let remembers = env.scenario.keys == KeyLimits::default();
-        let done = self.ran.get(&key.id).filter(|ran| ran.ok && remembers).map(|ran| ran.attempt);
-        if let Some(other) = beside.or(done) {
-            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
-            let how = format!("{attempt:?} runs for the key of {other:?}, which runs or has run");
-            env.book.accuse(Rule::RunsOnceForItsKey, topic, how);
-        }
-    }
-
-    /// Handlers of copies that have to stop know it by the end of the turn.
-    fn judge_stops(&self, env: &mut Env) {
-        let asked = env.book.to_stop();
-        let runs = |handler: &&Handler| !handler.stop && asked.contains(&handler.attempt);
-        if let Some(handler) = self.handlers.values().find(runs)
-            && env.scenario.service.look != Look::Never
-        {
-            let attempt = handler.attempt;
-            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
-            let how = format!("{attempt:?} runs on, and was not asked to stop");
-            env.book.accuse(Rule::StopsWhenAsked, topic, how);
-        }
-    }
-
-    /// A copy is told what the one with its key was told.
-    fn judge_answer(&self, env: &mut Env, reply: &Reply, result: &[u8]) {
-        let attempt = reply.attempt;
-        let told = self.ran.values().find(|ran| ran.answer == result);
-        self.made_of(env, attempt, told.and_then(|ran| ran.seen));
-        if told.is_none() {
-            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
-            let how = format!("{attempt:?} is answered by its key, and not as the copy that ran");
-            env.book.accuse(Rule::RunsOnceForItsKey, topic, how);
-        }
-    }
-
     /// What the replica says that it holds now, if it says so.
-    fn held(&self, env: &Env) -> OptionSet {
+    pub(super) fn held(&self, env: &Env) -> OptionSet {
         let lag = self.lag.filter(|lag| lag.told_by == Teller::Replica);
         let held = lag.map(|lag| lag.holds(env.now, self.born));
         let fresh = held.zip(env.scenario.lags.as_ref());
@@ -566,7 +503,7 @@ impl Server {
     }
 
     /// How fresh this copy's answer is, which is made of what was seen: from now on that is the truth.
-    fn made_of(&self, env: &mut Env, attempt: Attempt, seen: Option<Seen>) -> OptionSet {
+    pub(super) fn made_of(&self, env: &mut Env, attempt: Attempt, seen: Option<Seen>) -> OptionSet {
         let lags = env.scenario.lags.as_ref();
         let fresh = seen.zip(lags).map(|(seen, lags)| lags.fresh(seen, env.now));
         env.truths.extend(fresh.map(|fresh| (attempt, fresh)));
@@ -721,29 +658,6 @@ impl Server {
     /// The machine's counters.
     pub(crate) const fn stats(&self) -> Stats {
         self.core.stats()
-    }
-
-    fn judge(&self, env: &mut Env) {
-        let stats = self.core.stats();
-        let running = self.handlers.len() as u64;
-        if !stats.reconcile() || stats.running != running {
-            let how = format!("{running} handlers run, and {stats:?}");
-            env.book.accuse(Rule::CountersReconcile, None, how);
-        }
-    }
-
-    /// Everything has come to rest: what is left?
-    pub(crate) fn judge_rest(&self, env: &mut Env) {
-        let left = !self.core.is_idle() || !self.handlers.is_empty() || self.core.tombstones() > 0;
-        if let Some(how) = self.ports.values().find_map(|(port, _)| port.left()) {
-            env.book.accuse(Rule::NothingLeft, None, how);
-        }
-        if left || self.core.connections() != self.conns.len() {
-            let (stats, tombs) = (self.core.stats(), self.core.tombstones());
-            let handlers = &self.handlers;
-            let how = format!("{tombs} tombstones, handlers {handlers:?}, {stats:?}");
-            env.book.accuse(Rule::NothingLeft, None, how);
-        }
     }
 }
 

@@ -1,0 +1,124 @@
+//! What a client is held to, as far as its shell and its user can see it.
+
+use bowline_client::core::Done;
+use bowline_protocol::{Attempt, Freshness, ReplicaId};
+
+use crate::check::{Open, Rule};
+use crate::kernel::timeline::Topic;
+use crate::world::client::{Client, Replica};
+use crate::world::env::Env;
+use crate::world::payload;
+use crate::world::port::Port;
+
+/// So many of the calls that wait for room are looked at when some comes.
+const LOOKED_AT: usize = 16;
+
+impl Client {
+    /// The servers that take something new. None is named where it can't be told from outside whose
+    /// turn it is: once room was kept for a call, and while more wait than are looked at.
+    pub(super) fn open(&self, env: &Env) -> Vec<Open> {
+        let counted = env.scenario.wires.credit.is_some();
+        let kept = self.calls.counters().room_kept > 0;
+        let unclear = counted && (kept || env.book.waiting(self.host).len() > LOOKED_AT);
+        let up = self.replicas.iter().filter(|it| it.up && !it.leaving && !unclear);
+        let open = |it: &Replica| {
+            let (server, port) = (env.host_of(it.station), self.ports.get(&it.wire?)?);
+            Some(Open { server, credit: port.credit })
+        };
+        up.filter_map(open).collect()
+    }
+
+    /// What is answered is what was asked for, and of a key what was done for it.
+    pub(super) fn check_answer(
+        &mut self,
+        env: &mut Env,
+        done: &Done,
+        from: ReplicaId,
+        answer: &[u8],
+    ) {
+        let seq = done.call.seq().0;
+        let topic = Some(Topic::Call(self.id.0, seq));
+        let Some(made) = self.made.get(&seq) else { return };
+        let Some(effect) = payload::effect_of(made.asks, answer) else {
+            let how = "the answer is to another question, or not whole";
+            return env.book.accuse(Rule::TellsTheTruth, topic, how);
+        };
+        let Some(key) = made.key else { return };
+        if env.stores.effect(from.0, key) != Some(effect) {
+            let how = format!("effect {effect} is not what was done for its key");
+            env.book.accuse(Rule::KeysMeanOneThing, topic, how);
+        }
+    }
+
+    /// What is answered was made of what was asked for.
+    pub(super) fn check_freshness(&self, env: &mut Env, done: &Done, attempt: Attempt) {
+        let seq = done.call.seq().0;
+        let asked = self.made.get(&seq).and_then(|made| made.fresh);
+        let truth = env.truths.get(&attempt).copied();
+        // The server measures by a clock that is not the world's.
+        let slack = |asked: Freshness| asked.aged(asked.staleness / 1000);
+        let enough = |asked| truth.is_some_and(|truth| truth.satisfies(&slack(asked)));
+        if !asked.is_none_or(enough) {
+            let topic = Some(Topic::Call(self.id.0, seq));
+            let how = format!("{attempt:?} wins with {truth:?}, where {asked:?} was asked for");
+            env.book.accuse(Rule::AsFreshAsAsked, topic, how);
+        }
+    }
+
+    pub(super) fn judge(&self, env: &mut Env) {
+        let counters = self.calls.counters();
+        if !counters.reconcile() || counters.waiting != self.made.len() as u64 {
+            let how = format!("{} calls wait, and {counters:?}", self.made.len());
+            env.book.accuse(Rule::CountersReconcile, None, how);
+        }
+        let (budget, set) = (self.calls.budget(), env.scenario.budget);
+        if i64::from(budget.level()) > i64::from(set.burst)
+            || budget.outstanding() > set.outstanding
+        {
+            let how = format!("{} tokens, {} outstanding", budget.level(), budget.outstanding());
+            env.book.accuse(Rule::WithinBudget, None, how);
+        }
+        let extra = env.book.extra_starts(self.id.0);
+        // What is lent for second copies is charged when they have run.
+        let lent = if counters.tied > 0 { set.outstanding } else { 0 };
+        let granted = f64::from(set.burst + lent) + set.fraction * counters.ok as f64;
+        if extra as f64 > granted + counters.uncharged as f64 {
+            let how = format!("{extra} extra executions for {} good calls", counters.ok);
+            env.book.accuse(Rule::WithinBudget, None, how);
+        }
+    }
+
+    /// Everything has come to rest: what is left?
+    pub(crate) fn judge_rest(&self, env: &mut Env) {
+        let (budget, counters) = (self.calls.budget(), self.calls.counters());
+        if !self.calls.is_at_rest() || counters.live > 0 || !self.made.is_empty() {
+            env.book.accuse(Rule::NothingLeft, None, format!("{counters:?}"));
+        }
+        if let Some(how) = self.ports.values().find_map(Port::left) {
+            env.book.accuse(Rule::NothingLeft, None, how);
+        }
+        if budget.outstanding() > 0 {
+            let how = format!("{} tokens are outstanding", budget.outstanding());
+            env.book.accuse(Rule::TokensReconcile, None, how);
+        }
+        self.judge_tokens(env);
+    }
+
+    /// Without refills and drains the bucket is an exact account of what ran.
+    fn judge_tokens(&self, env: &mut Env) {
+        let set = env.scenario.budget;
+        if set.fraction > 0.0 || set.drain > 0.0 {
+            return;
+        }
+        let counters = self.calls.counters();
+        let extra = env.book.extra_starts(self.id.0);
+        let spent = (i64::from(set.burst) - i64::from(self.calls.budget().level())).unsigned_abs();
+        // One that was answered by its key counts as one that ran.
+        let keyed = env.scenario.classes.iter().any(|class| class.key.is_some());
+        let exact = counters.lost == 0 && counters.uncharged == 0 && !keyed;
+        if exact && spent != extra || spent + counters.uncharged < extra {
+            let how = format!("{spent} tokens were spent on {extra} extra executions");
+            env.book.accuse(Rule::TokensReconcile, None, how);
+        }
+    }
+}
