@@ -52,10 +52,10 @@ pub fn wild(seed: u64) -> Scenario {
         max: Duration::from_millis(20),
     });
     furnish(&mut scenario, false);
-    let_lag(&mut scenario, false);
     let faults = rng.below(6);
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     scenario.faults = (0..faults).map(|_| fault(&mut rng, &scenario, span)).collect();
+    let_lag(&mut scenario, span, false);
     scenario
 }
 
@@ -82,12 +82,12 @@ pub fn gentle(seed: u64) -> Scenario {
     scenario.budget = BudgetConfig { outstanding: 4096, burst: 4096, ..budget(&mut rng) };
     scenario.nothing_fails = true;
     furnish(&mut scenario, true);
-    let_lag(&mut scenario, true);
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     if rng.chance(800) {
         let fault = fault(&mut rng, &scenario, span);
         scenario.faults = vec![fault];
     }
+    let_lag(&mut scenario, span, true);
     scenario
 }
 
@@ -159,8 +159,8 @@ fn furnish(scenario: &mut Scenario, gentle: bool) {
 }
 
 /// Something is written elsewhere, replicas follow, and calls want their answers fresh. In a gentle
-/// world the first two replicas, unless one of them has crashed, hold all that any call asks for.
-fn let_lag(scenario: &mut Scenario, gentle: bool) {
+/// world the first two replicas hold all that any call asks for, unless something befalls one of them.
+fn let_lag(scenario: &mut Scenario, span: Nanos, gentle: bool) {
     let mut rng = Rng::labelled(scenario.seed, 103);
     if !rng.chance(300) {
         return;
@@ -193,6 +193,13 @@ fn let_lag(scenario: &mut Scenario, gentle: bool) {
         if rng.chance(700) && !(gentle && class.key.is_some()) {
             class.asks = Some(asks);
         }
+    }
+    if rng.chance(400) && (scenario.faults.is_empty() || !gentle) {
+        let server = rng.below(scenario.servers as u64) as usize;
+        let what = What::FallBehind(server, rng.pick(&[MS, 20 * MS, 1000 * MS]));
+        let longest = rng.pick(&[MS, 20 * MS]);
+        let lasts = 1 + rng.below(longest);
+        scenario.faults.push(Fault { at: rng.below(span), lasts, what });
     }
 }
 

@@ -115,7 +115,7 @@ impl World {
 
     fn struck_by(&self, number: usize) -> Option<[Host; 2]> {
         let (a, b) = match self.env.scenario.faults[number].what {
-            What::Kill(a) | What::Freeze(a) => (a, a),
+            What::Kill(a) | What::Freeze(a) | What::FallBehind(a, _) => (a, a),
             What::Cut(a, b) => (a, b),
             _ => return None,
         };

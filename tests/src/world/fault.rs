@@ -39,4 +39,7 @@ pub enum What {
     Sip(usize),
     /// A client makes so many calls at once.
     Burst(usize, u64),
+    /// A server loses what was written last, so much of it, and follows as far behind as that. (In a
+    /// world without lags nothing is written.)
+    FallBehind(usize, Nanos),
 }

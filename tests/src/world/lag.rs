@@ -47,6 +47,13 @@ pub enum Teller {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Seen(Nanos);
 
+impl Seen {
+    /// The same without what was written last.
+    pub(crate) const fn without(self, last: Nanos) -> Seen {
+        Seen(self.0 - last)
+    }
+}
+
 impl Lag {
     /// One that holds everything at once.
     pub const NONE: Lag = Lag { behind: 0, stalls: None, loses: 0, told_by: Teller::Replica };
@@ -92,7 +99,7 @@ pub struct Asks {
 impl Asks {
     /// What a call asks for that is made at `now`.
     pub(crate) fn freshness(&self, lags: &Lags, now: Nanos) -> Freshness {
-        let written = |ago| Freshness::version(lags.version(Seen(Lags::all(now).0 - ago)));
+        let written = |ago| Freshness::version(lags.version(Lags::all(now).without(ago)));
         let within = |nanos| Freshness::within(Duration::from_nanos(nanos));
         let asked = [self.written.map(written), self.within.map(within)];
         asked.into_iter().flatten().fold(Freshness::ANY, Freshness::and)

@@ -51,6 +51,7 @@ pub(super) struct Node {
     /// Faults by which it reads slowly.
     pub(super) sips: u32,
     pub(super) slow: u64,
+    pub(super) behind: Nanos,
     pub(super) thawed: Nanos,
     pub(super) inbox: Vec<Input>,
     pub(super) turn_due: bool,
@@ -150,6 +151,7 @@ impl World {
                 frozen: 0,
                 sips: 0,
                 slow: 100,
+                behind: 0,
                 thawed: 0,
                 inbox: Vec::new(),
                 turn_due: false,
@@ -185,7 +187,7 @@ impl World {
             Machine::Client(Box::new(Client::new(&self.env, host, node.life, node.clock)))
         } else {
             let mut server = Server::new(&self.env, host, node.life, node.clock);
-            server.slow = node.slow;
+            (server.slow, server.behind) = (node.slow, node.behind);
             Machine::Server(Box::new(server))
         };
         let life = node.life;

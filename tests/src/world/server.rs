@@ -97,6 +97,8 @@ pub(crate) struct Server {
     born: Option<Nanos>,
     /// How many percent of their time handlers take.
     pub(crate) slow: u64,
+    /// How much further behind it is than it would be.
+    pub(crate) behind: Nanos,
 }
 
 /// What both sides can do.
@@ -150,6 +152,7 @@ impl Server {
             lag: scenario.lags.as_ref().map(|lags| lags.replicas[host.0 / scenario.cores]),
             born: (life > 0).then_some(env.now),
             slow: 100,
+            behind: 0,
         }
     }
 
@@ -487,7 +490,7 @@ impl Server {
         };
         let step = takes / Nanos::from(points);
         let (method, key, asks) = (start.request.method, start.options.key, start.payload);
-        let seen = self.lag.map(|lag| lag.holds(env.now, self.born));
+        let seen = self.lag.map(|lag| lag.holds(env.now, self.born).without(self.behind));
         let handler = Handler { attempt, method, key, asks, seen, points, step, stop: false };
         self.handlers.insert(start.copy, handler);
         env.events.push(env.now + step, Event::Handler(self.host, self.life, start.copy));
@@ -496,7 +499,7 @@ impl Server {
     /// What the replica says that it holds now, if it says so.
     pub(super) fn held(&self, env: &Env) -> OptionSet {
         let lag = self.lag.filter(|lag| lag.told_by == Teller::Replica);
-        let held = lag.map(|lag| lag.holds(env.now, self.born));
+        let held = lag.map(|lag| lag.holds(env.now, self.born).without(self.behind));
         let fresh = held.zip(env.scenario.lags.as_ref());
         let fresh = fresh.map(|(held, lags)| lags.fresh(held, env.now));
         OptionSet { fresh, ..OptionSet::NONE }

@@ -32,6 +32,7 @@ impl World {
                 self.block(b, a);
             }
             What::Slow(process, percent) => self.set_slow(process, percent),
+            What::FallBehind(process, nanos) => self.set_behind(process, nanos),
             What::Forge(process) => {
                 for host in self.hosts_of(process) {
                     match &mut self.nodes[host.0].machine {
@@ -84,6 +85,7 @@ impl World {
                 self.unblock(b, a);
             }
             What::Slow(process, _) => self.set_slow(process, 100),
+            What::FallBehind(process, _) => self.set_behind(process, 0),
             What::Cut(..) | What::Burst(..) | What::Forge(_) => {}
         }
     }
@@ -147,6 +149,15 @@ impl World {
             for to in self.hosts_of(to) {
                 let due = self.env.net.unblock(from, to, self.env.now);
                 due.into_iter().for_each(|due| self.env.schedule(Some(due)));
+            }
+        }
+    }
+
+    fn set_behind(&mut self, process: usize, nanos: Nanos) {
+        for host in self.hosts_of(process) {
+            self.nodes[host.0].behind = nanos;
+            if let Machine::Server(server) = &mut self.nodes[host.0].machine {
+                server.behind = nanos;
             }
         }
     }

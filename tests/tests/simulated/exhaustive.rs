@@ -6,7 +6,7 @@ use bowline_client::core::{Delay, HedgePolicy, PickRule, Policy, Stagger, TiePol
 use bowline_protocol::LinkConfig;
 use bowline_tests::exhaust::{Loops, Searched, search};
 use bowline_tests::kernel::span::{Nanos, Span};
-use bowline_tests::world::{Class, Fault, Look, Scenario, What};
+use bowline_tests::world::{Asks, Class, Fault, Lag, Lags, Look, Scenario, Teller, What};
 
 const SECOND: Nanos = 1_000_000_000;
 /// Timers that may fire at any moment are due within this.
@@ -125,6 +125,29 @@ fn a_staggered_tied_call_survives_any_one_fault() {
 #[test]
 fn a_hedged_call_survives_any_one_fault() {
     survives_any_fault(Policy::Hedged(hedge()), true);
+}
+
+#[test]
+fn a_call_that_asks_for_freshness_survives_a_replica_that_falls_behind() {
+    for (policy, mesh) in [
+        (Policy::None, true),
+        (Policy::Tied(tie(0)), true),
+        (Policy::Tied(tie(0)), false),
+        (Policy::Tied(tie(1000)), true),
+        (Policy::Hedged(hedge()), true),
+    ] {
+        for (server, told_by) in
+            [(0, Teller::Replica), (1, Teller::Replica), (0, Teller::Handler), (1, Teller::Handler)]
+        {
+            let mut scenario = Scenario { mesh, ..timeless(policy, 1) };
+            let replicas = vec![Lag { told_by, ..Lag::NONE }; 2];
+            scenario.lags = Some(Lags { every: 1, replicas });
+            scenario.classes[0].asks = Some(Asks { written: Some(0), within: None });
+            scenario.faults = vec![fault(What::FallBehind(server, SECOND))];
+            scenario.nothing_fails = true;
+            assert_eq!(searched(&scenario, Loops::AtOnce).failures, 0);
+        }
+    }
 }
 
 fn hedge() -> HedgePolicy {
