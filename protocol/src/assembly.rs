@@ -8,7 +8,9 @@ use core::time::Duration;
 
 use bowline_time::Instant;
 
-use crate::frame::{Goodbye, GoodbyeReason, PayloadOf, Reply, Request, Segment};
+use crate::frame::{
+    Cancel, CancelReason, Goodbye, GoodbyeReason, PayloadOf, Reply, Request, Segment,
+};
 use crate::id::Attempt;
 use crate::options::{OptionSet, Options};
 
@@ -251,13 +253,19 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
         Ok(self.remove(at).into_arrived(now))
     }
 
-    /// The request of this name, if it is under way.
-    pub fn request(&self, attempt: Attempt) -> Option<&Request> {
-        let at = self.find(attempt, PayloadOf::Request)?;
-        match &self.parts[at].head {
-            Head::Request(request) => Some(request),
+    /// A cancel came from who may send it: gives up the request that it names, if that is under way
+    /// and, where its twin starts, says that this is its twin. Returns how long its payload was to be.
+    pub fn stop(&mut self, cancel: &Cancel) -> Option<u32> {
+        let at = self.find(cancel.attempt, PayloadOf::Request)?;
+        let tie = match &self.parts[at].head {
+            Head::Request(request) => request.tie,
             Head::Reply(_) => None,
-        }
+        };
+        let meant = match cancel.reason {
+            CancelReason::CallerDone => true,
+            CancelReason::TwinStarted { by } => tie.is_some_and(|tie| tie.twin == by),
+        };
+        meant.then(|| self.remove(at).total)
     }
 
     /// Nobody waits for this payload any more. Returns how long it was to be, if it was under way.

@@ -93,10 +93,12 @@ impl Granter {
         Ok(())
     }
 
-    /// So much is no longer under way: copies ended, their last frames are with the kernel.
-    pub const fn give_back(&mut self, credit: Credit) {
-        self.returned.requests = self.returned.requests.saturating_add(credit.requests);
-        self.returned.bytes = self.returned.bytes.saturating_add(credit.bytes);
+    /// So much is no longer under way: copies ended, their last frames are with the kernel. More
+    /// than came is never given back, whatever is said.
+    pub fn give_back(&mut self, credit: Credit) {
+        let Granter { came, returned, .. } = self;
+        returned.requests = returned.requests.saturating_add(credit.requests).min(came.requests);
+        returned.bytes = returned.bytes.saturating_add(credit.bytes).min(came.bytes);
     }
 
     /// What came and was not given back yet.
@@ -137,19 +139,23 @@ impl Granter {
 pub struct Spender {
     granted: Credit,
     spent: Credit,
+    /// The most bytes that could be sent at a time so far.
+    widest: u64,
 }
 
 impl Spender {
     /// With the first grant ([`crate::Link::peer_grant`]); without one nothing is counted.
     pub fn new(grant: Option<Credit>) -> Spender {
         let all = Credit { requests: u64::MAX, bytes: u64::MAX };
-        Spender { granted: grant.unwrap_or(all), spent: Credit::default() }
+        let granted = grant.unwrap_or(all);
+        Spender { granted, spent: Credit::default(), widest: granted.bytes }
     }
 
     /// A credit frame came. One that grants less than an earlier one says nothing.
     pub fn on_credit(&mut self, credit: Credit) {
         self.granted.requests = self.granted.requests.max(credit.requests);
         self.granted.bytes = self.granted.bytes.max(credit.bytes);
+        self.widest = self.widest.max(self.left().bytes);
     }
 
     /// What may be sent now.
@@ -164,6 +170,13 @@ impl Spender {
     pub const fn allows(&self, bytes: usize) -> bool {
         let left = self.left();
         left.requests > 0 && left.bytes >= bytes as u64
+    }
+
+    /// There was credit for so many bytes at a time once, so there will be again when what is under
+    /// way has ended. For a larger one there may never be any: the server's window is not told, and
+    /// nobody should wait for room that it can't have.
+    pub const fn has_allowed(&self, bytes: usize) -> bool {
+        self.widest >= bytes as u64
     }
 
     /// A request for which credit was spent was not sent after all.

@@ -76,7 +76,7 @@ const FRESH: &str = "server/src/core/fresh.rs";
 const SENDING: &str = "runtime/src/net/sending.rs";
 const RECEIVING: &str = "runtime/src/net/receiving.rs";
 const CONNECTION: &str = "server/src/io/connection.rs";
-const LEDGER: &str = "server/src/core/ledger.rs";
+const ACCOUNT: &str = "server/src/core/account.rs";
 const OUTBOX: &str = "protocol/src/outbox.rs";
 const ASSEMBLY: &str = "protocol/src/assembly.rs";
 
@@ -439,7 +439,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a large call is passed for ever",
         LINES,
-        "        if call.passed >= MOST_PASSED && replica.kept_for == 0 {",
+        "        if call.passed >= MOST_PASSED && can_be && replica.kept_for == 0 {",
         "        if false && replica.kept_for == 0 {",
     ),
     mutation(
@@ -606,7 +606,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "credit is given back twice",
-        LEDGER,
+        ACCOUNT,
         "            self.granter.give_back(credit);",
         "            self.granter.give_back(credit);\n            self.granter.give_back(credit);",
     ),

@@ -52,6 +52,11 @@ impl Room {
         self.is_read() && self.credit.allows(size as usize)
     }
 
+    /// There can be room for a request of so many bytes, since there was for as many once.
+    pub(crate) const fn can_allow(&self, size: u32) -> bool {
+        self.credit.has_allowed(size as usize)
+    }
+
     /// A request is to be sent.
     pub(crate) const fn spend(&mut self, size: u32) {
         // Whoever picked the replica saw that there was credit.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bowline_protocol::assembly::{Arrived, MOST_PARTS};
 use bowline_protocol::outbox::Unsendable;
 use bowline_protocol::{
-    Assembly, AssemblyError, Attempt, Cause, ClientId, Credit, CreditError, Cut, Features, Frame,
-    Granter, Inbox, Label, Load, Method, OptionSet, Outbox, PayloadOf, Peer, Reply, Request,
-    Segment, Seq, Spender, Status, Takes, codec,
+    Assembly, AssemblyError, Attempt, Cancel, CancelReason, Cause, ClientId, Credit, CreditError,
+    Cut, Features, Frame, Granter, Inbox, Label, Load, Method, OptionSet, Outbox, PayloadOf, Peer,
+    ReplicaId, Reply, Request, Segment, Seq, Spender, Station, Status, Takes, Tie, Twin, codec,
 };
 use bowline_time::Instant;
 use core::time::Duration;
@@ -421,6 +421,28 @@ fn a_request_s_deadline_counts_from_its_first_part() {
 }
 
 #[test]
+fn a_cancel_stops_the_request_that_it_names_on_its_way_and_a_twin_s_only_its_own() {
+    let twin = |replica, n| Twin { station: Station { replica: ReplicaId(replica), core: 0 }, n };
+    let mut assembly: Assembly = Assembly::new(1_000, 10_000);
+    for seq in 1..=2 {
+        let options = OptionSet::default().opening(30);
+        let tie = (seq == 1).then_some(Tie { twin: twin(2, 1), window: Duration::ZERO });
+        let request = Request { tie, ..request(seq) };
+        assembly.open_request(request, &options.as_options(), &[1; 10], Vec::new(), NOW).unwrap();
+    }
+    let cancel = |seq, reason| Cancel { attempt: attempt(seq), reason, lifetime: Duration::ZERO };
+    let started = |by| CancelReason::TwinStarted { by };
+    for by in [twin(2, 2), twin(3, 1)] {
+        assert_eq!(assembly.stop(&cancel(1, started(by))), None, "{by:?} is not its twin");
+    }
+    assert_eq!(assembly.stop(&cancel(2, started(twin(2, 1)))), None, "it is not tied");
+    assert_eq!(assembly.stop(&cancel(3, CancelReason::CallerDone)), None);
+    assert_eq!(assembly.stop(&cancel(1, started(twin(2, 1)))), Some(30));
+    assert_eq!(assembly.stop(&cancel(2, CancelReason::CallerDone)), Some(30));
+    assert_eq!((assembly.len(), assembly.held()), (0, 0));
+}
+
+#[test]
 fn a_sender_that_sends_nothing_more_of_any_of_its_requests_is_given_up_on() {
     let ms = Duration::from_millis;
     let mut assembly: Assembly = Assembly::new(1_000, 10_000).with_patience(ms(50));
@@ -519,6 +541,30 @@ fn who_ignores_its_credit_is_named() {
     assert_eq!(error.goodbye().reason.code(), 4);
     assert_eq!(granter.on_request(40), Ok(()));
     assert_eq!(granter.on_request(0), Err(CreditError::Requests(3, 2)));
+}
+
+#[test]
+fn no_more_is_given_back_than_came() {
+    let window = Credit { requests: 2, bytes: 100 };
+    let mut granter = Granter::new(window);
+    assert_eq!(granter.on_request(60), Ok(()));
+    granter.give_back(Credit { requests: 2, bytes: 1_000 });
+    assert_eq!(granter.under_way(), Credit::default());
+    assert_eq!(granter.poll_grant(), Some(Credit { requests: 3, bytes: 160 }));
+    assert_eq!(granter.left(), window);
+}
+
+#[test]
+fn there_can_be_credit_for_as_much_as_there_once_was_at_a_time() {
+    let mut spender = Spender::new(Some(Credit { requests: 9, bytes: 100 }));
+    assert!(spender.try_request(90));
+    assert!(spender.has_allowed(100) && !spender.has_allowed(101));
+    // All of a window of 100, and then one of 150: the rest is under way.
+    spender.on_credit(Credit { requests: 18, bytes: 190 });
+    assert!(spender.has_allowed(100) && !spender.has_allowed(101));
+    spender.on_credit(Credit { requests: 18, bytes: 240 });
+    assert!(spender.has_allowed(150) && !spender.has_allowed(151));
+    assert!(Spender::new(None).has_allowed(usize::MAX), "nothing is counted");
 }
 
 #[test]

@@ -47,13 +47,8 @@ impl<P> Core<P> {
             Ok(known) => known,
             Err(unfit) => return self.refuse_unfit(conn, &request, bytes, &unfit),
         };
-        if let Some(tie) = request.tie
-            && self.tombs.take(request.attempt, tie.twin)
-        {
-            self.stats.accepted += 1;
-            self.stats.tombstones_hit += 1;
-            self.never_ran(&request, options, Duration::ZERO, Unstarted::WithdrawnByTombstone);
-            return self.tell_ended(conn, request.attempt, bytes, How::Withdrawn, Some(tie.twin.n));
+        if self.hits_tombstone(conn, &request, options, bytes) {
+            return;
         }
         if let Some(outcome) = self.remembered(&request, options) {
             self.stats.accepted += 1;
@@ -69,6 +64,37 @@ impl<P> Core<P> {
             return self.refuse_full(conn, &request, class, bytes, &full);
         }
         self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));
+    }
+
+    /// A request begins to come in segments, of so many bytes in all. True if the rest need not come:
+    /// its twin had started before, and the connection is told that the copy is withdrawn.
+    pub fn on_opening(
+        &mut self,
+        conn: Conn,
+        request: &Request,
+        options: &OptionSet,
+        bytes: usize,
+    ) -> bool {
+        self.copies.clients.is_open(conn.0) && self.hits_tombstone(conn, request, options, bytes)
+    }
+
+    /// A tombstone waits for this request: its copy is withdrawn.
+    fn hits_tombstone(
+        &mut self,
+        conn: Conn,
+        request: &Request,
+        options: &OptionSet,
+        bytes: usize,
+    ) -> bool {
+        let Some(tie) = request.tie else { return false };
+        if !self.tombs.take(request.attempt, tie.twin) {
+            return false;
+        }
+        self.stats.accepted += 1;
+        self.stats.tombstones_hit += 1;
+        self.never_ran(request, options, Duration::ZERO, Unstarted::WithdrawnByTombstone);
+        self.tell_ended(conn, request.attempt, bytes, How::Withdrawn, Some(tie.twin.n));
+        true
     }
 
     fn accept(&mut self, mut copy: Copy<P>) {

@@ -32,8 +32,8 @@ impl<P> Core<P> {
         }
     }
 
-    /// A client's cancel found its copy's request or reply on the way, and stopped it there, which is
-    /// not this machine's business. It is counted with the others.
+    /// A cancel found its copy's request or reply on the way, and stopped it there, which is not this
+    /// machine's business. It is counted with the others.
     pub const fn on_cancel_met(&mut self) {
         self.stats.cancels_received += 1;
         self.stats.cancels_on_the_way += 1;

@@ -119,11 +119,12 @@ impl<P> Core<P> {
         let copy = self.copies.at_mut(index);
         let (request, options) = (copy.request, copy.options);
         let (class, deadline, waited) = (TrafficClass(copy.class), copy.deadline, copy.waited());
+        let rule = copy.method.rule;
         match (copy.payload.take(), copy.conn) {
             (Some(payload), Some(_)) => {
                 self.stats.started += 1;
-                let copy = CopyKey(key);
-                Some(Start { copy, request, options, class, deadline, waited, payload })
+                let (copy, dated) = (CopyKey(key), self.dated(rule, &options));
+                Some(Start { copy, request, options, class, deadline, waited, dated, payload })
             }
             _ => {
                 self.drop_unstarted(index);

@@ -4,7 +4,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use bowline_protocol::{
-    Cancel, Ended, Frame, OptionSet, Overloaded, Reply, Request, Started, Station, TrafficClass,
+    Cancel, Ended, Frame, Freshness, OptionSet, Overloaded, Reply, Request, Started, Station,
+    TrafficClass,
 };
 use bowline_time::Instant;
 
@@ -107,6 +108,8 @@ pub struct Start<P> {
     pub deadline: Instant,
     /// How long it waited in the queue.
     pub waited: Duration,
+    /// How fresh its reply is to say that it is, as of now, unless the handler says so itself.
+    pub dated: Option<Freshness>,
     /// The request's payload.
     pub payload: P,
 }

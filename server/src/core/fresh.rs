@@ -4,6 +4,7 @@
 use bowline_protocol::{Attempt, Freshness, OptionSet, Reply, Status};
 use bowline_time::Instant;
 
+use super::config::MethodRule;
 use super::copies::Copy;
 use super::{Conn, Core, Notice, Unstarted};
 
@@ -22,10 +23,28 @@ impl<P> Core<P> {
         self.held
     }
 
-    /// Something is asked for that is not here.
+    /// Something is asked for that is known not to be here. Of what is not known the handlers may
+    /// know more.
     pub(super) fn is_behind(&self, options: &OptionSet) -> bool {
-        let short = |held: Freshness| options.fresh.is_some_and(|asked| !held.satisfies(&asked));
+        let short = |held: Freshness| options.fresh.is_some_and(|asked| held.is_behind(&asked));
         self.held.is_some_and(short)
+    }
+
+    /// What the reply of a copy that starts now says, unless its handler knows better: what is held,
+    /// for one that only reads. One that writes says no more of that than was asked for: its caller
+    /// would take it for what holds that write.
+    pub(super) fn dated(&self, rule: MethodRule, options: &OptionSet) -> Option<Freshness> {
+        let held = self.held?;
+        if rule.idempotent {
+            return Some(held);
+        }
+        let asked = options.fresh?;
+        let version = held.version.min(asked.version);
+        let staleness = match asked.staleness < Freshness::ANY.staleness {
+            true => held.staleness,
+            false => Freshness::ANY.staleness,
+        };
+        Some(Freshness { version, staleness })
     }
 
     /// Refuses a waiting copy that comes to start, if it asks for what is not here.

@@ -28,6 +28,7 @@
 //! Each of these ends is told once, on the connection that brought the copy. Only a copy whose
 //! connection has closed ends untold.
 
+mod account;
 mod arena;
 mod arrive;
 mod cancel;
@@ -43,7 +44,6 @@ mod histograms;
 mod index;
 mod keyed;
 mod keys;
-mod ledger;
 mod overload;
 mod room;
 mod shares;
@@ -72,13 +72,13 @@ use shares::Shares;
 use slots::Slots;
 use tombs::Tombs;
 
+pub use account::Account;
 pub use config::{Config, ConfigError, MethodRule};
 pub use effect::{Conn, CopyKey, Effect, Notice, Origin, Start, StopReason};
 pub use histograms::{Histograms, MethodTimes};
 #[cfg(feature = "io")]
 pub(crate) use keyed::OTHER_USE;
 pub use keys::KeyLimits;
-pub use ledger::Ledger;
 pub use overload::Overload;
 pub use slots::Adaptive;
 pub use stats::Stats;

@@ -147,7 +147,7 @@ counters! {
         cancels_ignored,
         /// ... for a copy that had been asked to stop before.
         cancels_repeated,
-        /// ... from a client, and stopped its request or its reply on the way.
+        /// ... and stopped a request or a reply on its way.
         cancels_on_the_way,
         /// ... from a peer, for a copy that is not here. How many of them were early, the tombstones
         /// tell that their copies ran into.

@@ -262,9 +262,10 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             {
                 self.on_segment(shell, conn, segment, bytes)
             }
-            (Frame::Cancel(cancel), side) => {
-                if !matches!(side, Side::Accepted(_)) || !self.stop_on_its_way(shell, cancel) {
-                    shell.core.borrow_mut().on_cancel(self.origin(), *cancel, now());
+            (Frame::Cancel(cancel), _) => {
+                let origin = self.origin();
+                if !shell.stop_on_its_way(origin, cancel) {
+                    shell.core.borrow_mut().on_cancel(origin, *cancel, now());
                 }
                 Ok(())
             }

@@ -247,14 +247,14 @@ struct Says {
     label: Option<Label>,
     /// How fresh it is, if the handler knows.
     fresh: Option<Freshness>,
-    /// What the service held when the handler was started, and when that was. What it held later the
+    /// What it says otherwise, as of when the handler was started. What the service held later the
     /// handler may not have seen.
-    held: Option<(Freshness, Instant)>,
+    dated: Option<(Freshness, Instant)>,
 }
 
 impl Says {
     fn options(&self, now: Instant) -> OptionSet {
-        let fresh = self.fresh.or_else(|| self.held.map(|(held, at)| held.aged(now - at)));
+        let fresh = self.fresh.or_else(|| self.dated.map(|(dated, at)| dated.aged(now - at)));
         OptionSet { label: self.label, fresh, ..OptionSet::NONE }
     }
 }
@@ -273,14 +273,9 @@ impl Stops {
         Stops(RefCell::new(Vec::new()))
     }
 
-    /// A copy starts, while the service holds that. Returns what its handler is told of it.
-    pub(super) fn begin<P>(
-        self: &Rc<Self>,
-        start: &Start<P>,
-        held: Option<Freshness>,
-        now: Instant,
-    ) -> Context {
-        let Start { copy, request, options, class, deadline, waited, .. } = *start;
+    /// A copy starts. Returns what its handler is told of it.
+    pub(super) fn begin<P>(self: &Rc<Self>, start: &Start<P>, now: Instant) -> Context {
+        let Start { copy, request, options, class, deadline, waited, dated, .. } = *start;
         let mut stops = self.0.borrow_mut();
         if stops.len() <= copy.index() {
             stops.resize_with(copy.index() + 1, Stop::default);
@@ -288,7 +283,7 @@ impl Stops {
         let stop = &mut stops[copy.index()];
         stop.copy = Some(copy);
         stop.why = None;
-        stop.says = Says { held: held.map(|held| (held, now)), ..Says::default() };
+        stop.says = Says { dated: dated.map(|dated| (dated, now)), ..Says::default() };
         let facts = stop.keep(Facts { request, options, class, deadline, waited });
         Context { facts, token: CancelToken { copy, stops: self.clone() } }
     }

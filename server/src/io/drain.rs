@@ -82,6 +82,7 @@ impl<S: Service> Inside for Shell<S> {
             mesh_up: self.routes.borrow().len(),
             mesh_kept: self.cores.iter().map(Cores::kept).sum(),
             tombstones: core.tombstones(),
+            assembling: self.assembling.get(),
         }
     }
 

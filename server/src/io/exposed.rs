@@ -161,6 +161,9 @@ impl Page {
             ("mesh_up", "Cores of peers that can be told of starts", |c| c.snapshot.mesh_up as u64),
             ("mesh_kept", "Cores of peers that are dialled", |c| c.snapshot.mesh_kept as u64),
             ("tombstones_live", "Tombstones that wait", |c| c.snapshot.tombstones as u64),
+            ("assembling_bytes", "Bytes of requests that are on their way in segments", |c| {
+                c.snapshot.assembling as u64
+            }),
             ("loop_live_tasks", "Tasks that have not ended", |c| c.runtime.live_tasks as u64),
             ("loop_free_buffers", "Receive buffers that are free", |c| {
                 c.runtime.free_buffers as u64

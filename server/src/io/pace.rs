@@ -18,20 +18,19 @@ use super::shell::Shell;
 const PATIENCES: u32 = 10;
 
 impl<S: Service> Shell<S> {
-    /// Sheds requests of other connections that come in too slowly, until there is room for one of
-    /// `total` bytes; true if there is. It is looked for them no more often than who was refused is
-    /// to ask again.
-    pub(super) fn slow_give_way(self: &Rc<Self>, total: usize) -> bool {
+    /// Sheds requests that come in too slowly, on whatever connection, until there is room for one
+    /// of `total` bytes. It is looked for them no more often than who was refused is to ask again.
+    pub(super) fn slow_give_way(self: &Rc<Self>, total: usize) {
         let now = now();
         if self.has_room(total) || now < self.paces_looked.get() + RETRY_AFTER {
-            return false;
+            return;
         }
         self.paces_looked.set(now);
         let most = self.patience() * PATIENCES;
         for connection in self.accepted.borrow().iter().flatten() {
             loop {
                 if self.has_room(total) {
-                    return true;
+                    return;
                 }
                 let Some(attempt) = connection.assembly.borrow().slow(most, now) else { break };
                 let forgotten = self.assemble(&mut connection.assembly.borrow_mut(), |assembly| {
@@ -42,7 +41,6 @@ impl<S: Service> Shell<S> {
                 connection.tell_ended(self, attempt, How::Shed, None, bytes);
             }
         }
-        self.has_room(total)
     }
 
     fn has_room(&self, total: usize) -> bool {

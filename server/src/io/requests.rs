@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_protocol::assembly::Arrived;
 use bowline_protocol::{
     Assembly, Attempt, Cancel, CancelReason, Ended, Frame, How, OptionSet, Options, Overloaded,
-    PayloadOf, Request, Segment,
+    Request, Segment,
 };
 use bowline_runtime::now;
 use bowline_runtime::payload::Payload;
@@ -15,7 +15,7 @@ use bowline_runtime::payload::Payload;
 use super::connection::{Connection, End};
 use super::service::Service;
 use super::shell::Shell;
-use crate::core::Conn;
+use crate::core::{Conn, Origin};
 
 /// When to ask again after there was no room for a request's payload: about as long as another
 /// payload of the largest size takes to arrive.
@@ -55,16 +55,16 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             core.on_request(conn, *request, &options, first.len(), copy, now());
             return Ok(());
         }
-        let open = || {
-            let memory = shell.payloads.empty(total);
-            shell.assemble(&mut self.assembly.borrow_mut(), |assembly| {
-                assembly.open_request(*request, options, first, memory, now())
-            })
-        };
-        let mut arrived = open()?;
-        if matches!(arrived, Arrived::NoRoom) && shell.slow_give_way(total) {
-            arrived = open()?;
+        if first.len() < total {
+            if shell.core.borrow_mut().on_opening(conn, request, &options.to_set(), total) {
+                return Ok(());
+            }
+            shell.slow_give_way(total);
         }
+        let memory = shell.payloads.empty(total);
+        let arrived = shell.assemble(&mut self.assembly.borrow_mut(), |assembly| {
+            assembly.open_request(*request, options, first, memory, now())
+        })?;
         match arrived {
             Arrived::NoRoom => self.refuse(shell, request.attempt, total),
             arrived => on_arrived(shell, conn, arrived),
@@ -103,41 +103,32 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         self.out.end(&Frame::Overloaded(refusal), bytes);
     }
 
-    /// A client's cancel for a copy of which the request or the reply is on its way: true if it was,
-    /// and the copy is over. A twin's must match the copy's own tie. (Who started first does not matter to a reply: it is there.)
-    pub(super) fn stop_on_its_way<S: Service<Reply = R>>(
-        &self,
-        shell: &Rc<Shell<S>>,
-        cancel: &Cancel,
-    ) -> bool {
-        let attempt = cancel.attempt;
-        if let CancelReason::TwinStarted { by } = cancel.reason {
-            let assembly = self.assembly.borrow();
-            let tie = assembly.request(attempt).and_then(|request| request.tie);
-            if tie.is_none_or(|tie| tie.twin != by) {
-                return false;
-            }
-        }
-        let forgotten = shell.assemble(&mut self.assembly.borrow_mut(), |assembly| {
-            assembly.forget(attempt, PayloadOf::Request)
-        });
-        if let Some(bytes) = forgotten {
-            let by = match cancel.reason {
-                CancelReason::TwinStarted { by } => Some(by.n),
-                CancelReason::CallerDone => None,
-            };
-            shell.core.borrow_mut().on_cancel_met();
-            shell.count(|io| io.requests_withdrawn += 1);
-            self.tell_ended(shell, attempt, How::Withdrawn, by, bytes as usize);
-            return true;
-        }
+    /// A cancel may stop a copy of which the request is on its way on this connection: true if it
+    /// did, and the copy is over.
+    fn stop_request<S: Service<Reply = R>>(&self, shell: &Rc<Shell<S>>, cancel: &Cancel) -> bool {
+        let stopped =
+            shell.assemble(&mut self.assembly.borrow_mut(), |assembly| assembly.stop(cancel));
+        let Some(bytes) = stopped else { return false };
+        let by = match cancel.reason {
+            CancelReason::TwinStarted { by } => Some(by.n),
+            CancelReason::CallerDone => None,
+        };
+        shell.core.borrow_mut().on_cancel_met();
+        shell.count(|io| io.requests_withdrawn += 1);
+        self.tell_ended(shell, cancel.attempt, How::Withdrawn, by, bytes as usize);
+        true
+    }
+
+    /// A caller's cancel for a copy of which the reply is on its way: true if it was, and the copy is
+    /// over. (Which twin started first does not matter to a reply: it is there.)
+    fn stop_reply<S: Service<Reply = R>>(&self, shell: &Rc<Shell<S>>, cancel: &Cancel) -> bool {
         if cancel.reason != CancelReason::CallerDone {
             return false;
         }
-        let Some(bytes) = self.out.cut(attempt) else { return false };
+        let Some(bytes) = self.out.cut(cancel.attempt) else { return false };
         shell.core.borrow_mut().on_cancel_met();
         shell.count(|io| io.replies_cut += 1);
-        self.tell_ended(shell, attempt, How::Aborted, None, bytes);
+        self.tell_ended(shell, cancel.attempt, How::Aborted, None, bytes);
         true
     }
 
@@ -183,6 +174,24 @@ fn on_arrived<S: Service>(shell: &Rc<Shell<S>>, conn: Conn, arrived: Arrived<Pay
 }
 
 impl<S: Service> Shell<S> {
+    /// A cancel came for a copy of which the request or the reply is on its way: true if it was, and
+    /// the copy is over. A client's is for what is on its own connection, a peer's for a request on
+    /// any.
+    pub(super) fn stop_on_its_way(self: &Rc<Self>, origin: Origin, cancel: &Cancel) -> bool {
+        match (origin, cancel.reason) {
+            (Origin::Client(conn), _) => self.client(conn).is_some_and(|client| {
+                client.stop_request(self, cancel) || client.stop_reply(self, cancel)
+            }),
+            (Origin::Mesh(station), CancelReason::TwinStarted { by })
+                if by.station == station && self.assembling.get() > 0 =>
+            {
+                let accepted = self.accepted.borrow();
+                accepted.iter().flatten().any(|client| client.stop_request(self, cancel))
+            }
+            _ => false,
+        }
+    }
+
     /// Has something done with a connection's requests that are on their way, within what is left
     /// of the room for those of all connections, and of one connection's share of it.
     pub(super) fn assemble<T>(

@@ -19,7 +19,7 @@ use bowline_runtime::net::{Shutdown, TcpStream};
 use bowline_runtime::{JoinHandle, Notify, now, spawn};
 
 use super::answer::Letter;
-use crate::core::Ledger;
+use crate::core::Account;
 
 /// Longer replies go out in pieces of so many bytes, if the other side understands that. Checksum
 /// and copy of one take some 10 us.
@@ -34,7 +34,7 @@ pub(super) struct Sender<R> {
     pub(super) peer: Cell<Peer>,
     outbox: RefCell<Outbox<Letter<R>>>,
     /// None: the other side does not count.
-    ledger: RefCell<Option<Ledger>>,
+    account: RefCell<Option<Account>>,
     /// Bytes that may wait for the other side to read.
     most: usize,
     /// It was disconnected, as it did not read what it had asked for.
@@ -54,7 +54,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             stream,
             peer: Cell::default(),
             outbox: RefCell::new(Outbox::new(SEGMENT)),
-            ledger: RefCell::new(None),
+            account: RefCell::new(None),
             most,
             too_slow: Cell::new(false),
             parted: Cell::new(false),
@@ -66,19 +66,19 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
 
     /// From now on requests are counted, of which so much was granted.
     pub(super) fn count(&self, window: Credit) {
-        self.ledger.replace(Some(Ledger::new(window, self.stream.queued())));
+        self.account.replace(Some(Account::new(window, self.stream.queued())));
     }
 
     /// What the other side may still send, and what it gets back as soon as the kernel has the ends
     /// of its requests. Nothing, if it does not count.
     pub(super) fn credit(&self) -> (Credit, Credit) {
-        let ledger = self.ledger.borrow();
-        ledger.as_ref().map_or_else(Default::default, |ledger| (ledger.left(), ledger.owed()))
+        let account = self.account.borrow();
+        account.as_ref().map_or_else(Default::default, |account| (account.left(), account.owed()))
     }
 
     /// A request came, with so many bytes in all.
     pub(super) fn charge(&self, bytes: usize) -> Result<(), CreditError> {
-        self.ledger.borrow_mut().as_mut().map_or(Ok(()), |ledger| ledger.charge(bytes))
+        self.account.borrow_mut().as_mut().map_or(Ok(()), |account| account.charge(bytes))
     }
 
     /// Appends a frame to what goes out at the next flush. Who reads so slowly that more waits than
@@ -99,8 +99,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
 
     fn append(&self, write: impl FnOnce(&mut Vec<u8>) -> usize) {
         let added = self.stream.send_with(write);
-        if let Some(ledger) = self.ledger.borrow_mut().as_mut() {
-            ledger.queue(added);
+        if let Some(account) = self.account.borrow_mut().as_mut() {
+            account.queue(added);
         }
     }
 
@@ -120,8 +120,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
     }
 
     fn owe(&self, bytes: usize) {
-        if let Some(ledger) = self.ledger.borrow_mut().as_mut() {
-            ledger.owe(bytes);
+        if let Some(account) = self.account.borrow_mut().as_mut() {
+            account.owe(bytes);
         }
     }
 
@@ -194,7 +194,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
     /// Grants what has come free.
     pub(super) fn settle(&self) {
         let backlog = self.stream.queued();
-        let grant = self.ledger.borrow_mut().as_mut().and_then(|ledger| ledger.settle(backlog));
+        let grant = self.account.borrow_mut().as_mut().and_then(|account| account.settle(backlog));
         if let Some(credit) = grant {
             self.send(&Frame::Credit(credit));
         }
@@ -208,7 +208,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         if !self.is_empty() {
             return Some(BACKLOG / 2);
         }
-        self.ledger.borrow().as_ref().filter(|ledger| ledger.is_due()).map(|_| 0)
+        self.account.borrow().as_ref().filter(|account| account.is_due()).map(|_| 0)
     }
 
     /// Sees to it that what is left goes on when the kernel has taken what it was handed.
@@ -276,7 +276,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         if let Some(task) = self.following.take() {
             task.abort();
         }
-        self.ledger.replace(None);
+        self.account.replace(None);
         drop(self.outbox.replace(Outbox::new(SEGMENT)));
         self.parted.set(true);
     }

@@ -53,12 +53,19 @@ pub trait Service: 'static {
     /// caller goes elsewhere. By default it is not known, and left to the handlers:
     /// [`Context::date_reply`].
     ///
+    /// Of the two, version and staleness, one may be known alone: what is asked of the other is left
+    /// to the handlers. (So a log whose version is known and that is empty is of version 1, not 0.)
+    ///
     /// A staleness is an upper bound: what was written longer ago is here. A replica that hears
     /// nothing of its source any more has to let it grow.
     ///
-    /// A reply says what was held when its handler was started: what that read is of this freshness
-    /// or better. What it *wrote* is not in there yet: a handler that writes says the version of its
-    /// write itself, by [`Context::date_reply`], or callers who read what they wrote may not find it.
+    /// A reply of an idempotent method says what was held when its handler was started: what that
+    /// read is of this freshness or better. What it *wrote* is not in there yet: a handler that writes
+    /// says the version of its write itself, by [`Context::date_reply`], or callers who read what
+    /// they wrote may not find it. A reply of any other method, which may well write, says of what
+    /// was held no more than its caller asked for.
+    ///
+    /// A panic in here is none of a handler's, and ends the core.
     fn freshness(&self) -> Option<Freshness> {
         None
     }

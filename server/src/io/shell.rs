@@ -228,7 +228,7 @@ impl<S: Service> Shell<S> {
         }
     }
 
-    fn client(&self, conn: Conn) -> Option<Rc<Connection<S::Reply>>> {
+    pub(super) fn client(&self, conn: Conn) -> Option<Rc<Connection<S::Reply>>> {
         let accepted = self.accepted.borrow();
         let connection = accepted.get(conn.index())?.as_ref()?;
         (connection.side == Side::Accepted(conn)).then(|| connection.clone())
@@ -238,10 +238,11 @@ impl<S: Service> Shell<S> {
 
     /// Takes from the queue what may start, and does what the core wants done.
     pub(super) fn dispatch(self: &Rc<Self>) {
+        let held = self.service.freshness();
         {
             let mut core = self.core.borrow_mut();
             core.watch(self.spans.are_heard());
-            core.on_freshness(self.service.freshness());
+            core.on_freshness(held);
             core.on_timeout(now());
             core.dispatch(now());
         }
@@ -272,10 +273,8 @@ impl<S: Service> Shell<S> {
                     connection.out.send(&Frame::Cancel(cancel));
                 }
             }
-            // Who asked for more hears what there is.
-            Effect::Send { conn, notice: Notice::Refused(reply, why), frees }
-                if reply.status == Status::Stale =>
-            {
+            // Who asked for more hears what there is, and so does whoever else was refused.
+            Effect::Send { conn, notice: Notice::Refused(reply, why), frees } => {
                 let letter = Letter { answer: Answer::Text(why), frees: frees.unwrap_or(0) };
                 self.reply(conn, reply, &self.held(), letter);
             }
@@ -291,8 +290,7 @@ impl<S: Service> Shell<S> {
                 self.reply(conn, reply, &options, letter);
             }
             Effect::Start(start) => {
-                let held = self.core.borrow().freshness();
-                let context = self.stops.begin(&start, held, now());
+                let context = self.stops.begin(&start, now());
                 drop(spawn(handler::run(self.clone(), start.copy, context, start.payload)));
             }
             Effect::Abort { copy, why } => self.stops.ask(copy, why),
@@ -327,7 +325,8 @@ impl<S: Service> Shell<S> {
     /// Somebody asks for freshness. The core was told of it in its last turn, which may be long ago.
     pub(super) fn look_at_freshness(&self, asked: &OptionSet) {
         if asked.fresh.is_some() {
-            self.core.borrow_mut().on_freshness(self.service.freshness());
+            let held = self.service.freshness();
+            self.core.borrow_mut().on_freshness(held);
         }
     }
 

@@ -81,6 +81,9 @@ pub struct Snapshot {
     pub mesh_kept: usize,
     /// Tombstones that wait for their copies.
     pub tombstones: usize,
+    /// Bytes of requests that come in segments and are not there whole, as they were announced: of
+    /// what [`Limits::assembly_bytes`](super::Limits::assembly_bytes) allows.
+    pub assembling: usize,
 }
 
 impl Snapshot {
@@ -96,6 +99,7 @@ impl Snapshot {
             mesh_up: self.mesh_up + other.mesh_up,
             mesh_kept: self.mesh_kept + other.mesh_kept,
             tombstones: self.tombstones + other.tombstones,
+            assembling: self.assembling + other.assembling,
         }
     }
 }

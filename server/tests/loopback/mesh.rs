@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Frame, Goodbye, GoodbyeReason, Hello, How, LinkConfig, Method,
-    ReplicaId, Request, Started, Station, Tie, Twin, codec,
+    Attempt, Cancel, CancelReason, Features, Frame, Goodbye, GoodbyeReason, Hello, How, LinkConfig,
+    Method, OptionSet, ReplicaId, Request, Started, Station, Tie, Twin, codec,
 };
 use bowline_server::io::Running;
 
 use crate::eventually;
 use crate::peer::{Came, FakeReplica, Peer, calling, plain, station};
 use crate::service::{ECHO, HOLD, Hands, YIELD};
+
+const SEGMENTS: Features = Features::OPTIONS.with(Features::SEGMENTS);
 
 /// Copy n of a tied call, whose twin is on replica 2.
 fn tied(method: Method, seq: u64, n: u16) -> Request {
@@ -104,6 +106,42 @@ fn a_twins_cancel_that_comes_first_withdraws_the_copy_on_arrival() {
     client.request(copy, b"");
     assert_eq!(client.ended().how, How::Withdrawn);
     assert_eq!(pair.hands.started(), 0);
+}
+
+/// Opens a copy's request, of which more is to come than its first bytes.
+fn open(client: &mut Peer, request: Request) {
+    let options = OptionSet::NONE.opening(1 << 20);
+    client.send(&Frame::RequestWith(request, options.as_options(), &[1; 1000]));
+}
+
+#[test]
+fn a_copy_whose_request_is_on_its_way_is_withdrawn_by_its_twin() {
+    let mut pair = pair(4);
+    let mut client = Peer::client_that(SEGMENTS, pair.server.address());
+    let copy = tied(ECHO, 1, 1);
+    open(&mut client, copy);
+    eventually("it is on its way", || pair.server.control().snapshot().assembling > 0);
+    let other = CancelReason::TwinStarted { by: Twin { station: station(3), n: 0 } };
+    pair.mouth.send(&Frame::Cancel(Cancel { reason: other, ..twin_of(copy) }));
+    pair.mouth.send(&Frame::Cancel(twin_of(copy)));
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how, ended.by), (copy.attempt, How::Withdrawn, Some(0)));
+    let snapshot = pair.server.control().snapshot();
+    assert_eq!((snapshot.copies.cancels_refused, snapshot.copies.cancels_on_the_way), (1, 1));
+    assert_eq!((snapshot.tombstones, snapshot.assembling), (0, 0));
+}
+
+#[test]
+fn a_twins_cancel_that_comes_before_a_request_in_segments_spares_it_the_rest() {
+    let mut pair = pair(4);
+    let copy = tied(ECHO, 1, 1);
+    pair.mouth.send(&Frame::Cancel(twin_of(copy)));
+    eventually("a tombstone waits", || pair.server.control().snapshot().tombstones == 1);
+    let mut client = Peer::client_that(SEGMENTS, pair.server.address());
+    open(&mut client, copy);
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how, ended.by), (copy.attempt, How::Withdrawn, Some(0)));
+    assert_eq!(pair.server.control().snapshot().assembling, 0);
 }
 
 #[test]

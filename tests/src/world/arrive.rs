@@ -2,9 +2,9 @@
 
 use bowline_protocol::{
     Arrived, Attempt, Cancel, CancelReason, Ended, Frame, How, OptionSet, Options, Overloaded,
-    PayloadOf, Request, Segment,
+    Request, Segment,
 };
-use bowline_server::core::Conn;
+use bowline_server::core::{Conn, Origin};
 use bowline_time::{Duration, Instant};
 
 use crate::check::Rule;
@@ -58,6 +58,10 @@ impl Server {
         }
         let until = now + request.remaining;
         env.book.opened(request.attempt, (until, self.clock.when(until)));
+        let set = options.to_set();
+        if first.len() < total && self.core.on_opening(line.conn, request, &set, total) {
+            return Ok(());
+        }
         let Some((port, _)) = self.ports.get_mut(&line.wire) else { return Ok(()) };
         let arrived = port.assembly.open_request(*request, options, first, Vec::new(), now);
         match arrived.map_err(|error| Gone::Unreadable(error.to_string()))? {
@@ -134,44 +138,62 @@ impl Server {
         bytes: usize,
     ) -> Result<(), Gone> {
         let Some((port, _)) = self.ports.get_mut(&line.wire) else { return Ok(()) };
-        let Some(ledger) = &mut port.ledger else { return Ok(()) };
-        ledger.charge(bytes).map_err(|error| {
+        let Some(account) = &mut port.account else { return Ok(()) };
+        account.charge(bytes).map_err(|error| {
             let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
             env.book.accuse(Rule::WithinCredit, topic, error.to_string());
             Gone::Link(error.to_string())
         })
     }
 
-    /// A client's cancel for a copy of which the request or the reply is on its way: true if it
-    /// was, and the copy is over.
+    /// A cancel for a copy of which the request or the reply is on its way: true if it was, and the
+    /// copy is over. A client's is for what is on its own connection, a peer's for a request on any.
     pub(super) fn stop_on_its_way(
         &mut self,
         env: &mut Env,
-        Line { wire, conn }: Line,
+        origin: Origin,
         cancel: &Cancel,
         now: Instant,
     ) -> bool {
-        let attempt = cancel.attempt;
-        let Some((port, _)) = self.ports.get_mut(&wire) else { return false };
+        match (origin, cancel.reason) {
+            (Origin::Client(conn), _) => {
+                self.stop_request(env, conn, cancel, now) || self.stop_reply(env, conn, cancel, now)
+            }
+            (Origin::Mesh(station), CancelReason::TwinStarted { by }) if by.station == station => {
+                let conns: Vec<Conn> = self.conns.keys().copied().collect();
+                conns.into_iter().any(|conn| self.stop_request(env, conn, cancel, now))
+            }
+            _ => false,
+        }
+    }
+
+    fn stop_request(&mut self, env: &mut Env, conn: Conn, cancel: &Cancel, now: Instant) -> bool {
+        let Some((port, _)) = self.conns.get(&conn).and_then(|wire| self.ports.get_mut(wire))
+        else {
+            return false;
+        };
+        let Some(bytes) = port.assembly.stop(cancel) else { return false };
         let by = match cancel.reason {
             CancelReason::CallerDone => None,
-            CancelReason::TwinStarted { by } => {
-                let tie = port.assembly.request(attempt).and_then(|request| request.tie);
-                if tie.is_none_or(|tie| tie.twin != by) {
-                    return false;
-                }
-                Some(by.n)
-            }
+            CancelReason::TwinStarted { by } => Some(by.n),
         };
-        let (how, bytes) = match port.assembly.forget(attempt, PayloadOf::Request) {
-            Some(bytes) => (How::Withdrawn, bytes as usize),
-            None if by.is_some() => return false,
-            None => match port.cut_reply(attempt) {
-                Some(bytes) => (How::Aborted, bytes),
-                None => return false,
-            },
-        };
+        let (attempt, how) = (cancel.attempt, How::Withdrawn);
         let ended = Ended { attempt, how, by, load: self.core.load() };
+        self.end(env, conn, &Frame::Ended(ended), bytes as usize, now);
+        true
+    }
+
+    fn stop_reply(&mut self, env: &mut Env, conn: Conn, cancel: &Cancel, now: Instant) -> bool {
+        if cancel.reason != CancelReason::CallerDone {
+            return false;
+        }
+        let Some((port, _)) = self.conns.get(&conn).and_then(|wire| self.ports.get_mut(wire))
+        else {
+            return false;
+        };
+        let Some(bytes) = port.cut_reply(cancel.attempt) else { return false };
+        let (attempt, how) = (cancel.attempt, How::Aborted);
+        let ended = Ended { attempt, how, by: None, load: self.core.load() };
         self.end(env, conn, &Frame::Ended(ended), bytes, now);
         true
     }

@@ -6,7 +6,7 @@ use bowline_protocol::{
     Assembly, Attempt, Cut, Frame, Inbox, Link, OptionSet, Outbox, PayloadOf, Peer, Reply, Request,
     Spender, codec,
 };
-use bowline_server::core::Ledger;
+use bowline_server::core::Account;
 use bowline_time::Instant;
 
 use crate::kernel::net::{End, Wire};
@@ -46,7 +46,7 @@ pub(crate) struct Port {
     /// Large payloads on their way here.
     pub(crate) assembly: Assembly,
     /// What a server granted, and what it owes of that.
-    pub(crate) ledger: Option<Ledger>,
+    pub(crate) account: Option<Account>,
     /// The same as a client reckons, by what goes out.
     pub(crate) credit: Spender,
     outbox: Outbox<Letter>,
@@ -77,7 +77,7 @@ impl Port {
             link,
             inbox: Inbox::new(PAYLOAD_LIMIT),
             assembly: Assembly::new(PAYLOAD_LIMIT, budget),
-            ledger: None,
+            account: None,
             credit: Spender::new(None),
             outbox: Outbox::new(wires.segment),
             segment: wires.segment as usize,
@@ -101,14 +101,14 @@ impl Port {
     /// The same with a frame that ends a request of so many bytes.
     pub(crate) fn put_end(&mut self, frame: &Frame<'_>, frees: usize, now: Instant) {
         self.put(frame, now);
-        self.ledger.as_mut().into_iter().for_each(|ledger| ledger.owe(frees));
+        self.account.as_mut().into_iter().for_each(|account| account.owe(frees));
     }
 
     fn encode(&mut self, frame: &Frame<'_>) {
         let before = self.out.len();
         codec::encode(frame, &mut self.out);
         let added = self.out.len() - before;
-        self.ledger.as_mut().into_iter().for_each(|ledger| ledger.queue(added));
+        self.account.as_mut().into_iter().for_each(|account| account.queue(added));
     }
 
     fn pump(&mut self, now: Instant) {
@@ -187,7 +187,7 @@ impl Port {
         loop {
             self.pump(now);
             self.pour(wire, env, now);
-            if let Some(credit) = self.ledger.as_mut().and_then(|it| it.settle(self.out.len())) {
+            if let Some(credit) = self.account.as_mut().and_then(|it| it.settle(self.out.len())) {
                 self.encode(&Frame::Credit(credit));
             }
             let room = self.window.map_or(usize::MAX, |window| window - self.unread);
@@ -208,18 +208,18 @@ impl Port {
             return;
         }
         let added = self.outbox.fill(&mut self.out, room, now);
-        self.ledger.as_mut().into_iter().for_each(|ledger| ledger.queue(added));
+        self.account.as_mut().into_iter().for_each(|account| account.queue(added));
         while let Some(Sent { payload, .. }) = self.outbox.poll_sent() {
             let Some((reply, frees)) = payload.ends else { continue };
             env.book.server_says(wire, &Frame::Reply(reply, &[]));
-            self.ledger.as_mut().into_iter().for_each(|ledger| ledger.owe(frees));
+            self.account.as_mut().into_iter().for_each(|account| account.owe(frees));
         }
     }
 
     /// What is left though everything has come to rest, in words.
     pub(crate) fn left(&self) -> Option<String> {
         let large = self.outbox.len() + self.assembly.len();
-        let owed = self.ledger.as_ref().map(Ledger::under_way).unwrap_or_default();
+        let owed = self.account.as_ref().map(Account::under_way).unwrap_or_default();
         let left = large > 0 || owed.requests > 0 || owed.bytes > 0;
         left.then(|| format!("{large} payloads are under way, {owed:?} is not given back"))
     }

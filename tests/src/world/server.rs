@@ -10,7 +10,7 @@ use bowline_protocol::{
     Method, OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
 };
 use bowline_server::core::{
-    Config, Conn, CopyKey, Core, Effect, Ledger, MethodRule, Notice, Origin, Start, Stats,
+    Account, Config, Conn, CopyKey, Core, Effect, MethodRule, Notice, Origin, Start, Stats,
 };
 use bowline_time::{Duration, Instant};
 
@@ -261,7 +261,7 @@ impl Server {
                 if let Ok(conn) = self.core.on_opened() {
                     self.conns.insert(conn, wire);
                     *role = Role::Client(conn);
-                    port.ledger = env.scenario.wires.credit.map(|all| Ledger::new(all, 0));
+                    port.account = env.scenario.wires.credit.map(|all| Account::new(all, 0));
                 }
             }
             (Role::Unknown, Some(Identity::Server(station))) => *role = Role::Peer(station),
@@ -325,12 +325,9 @@ impl Server {
             _ => (Origin::Stranger, Way::Stranger),
         };
         env.book.cancel_arrived(self.host, way, cancel);
-        if let Role::Client(conn) = role
-            && self.stop_on_its_way(env, Line { wire, conn }, cancel, now)
-        {
-            return;
+        if !self.stop_on_its_way(env, origin, cancel, now) {
+            self.core.on_cancel(origin, *cancel, now);
         }
-        self.core.on_cancel(origin, *cancel, now);
     }
 
     /// A handler comes to a point where it looks at its cancel token, or to its end.

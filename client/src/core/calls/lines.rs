@@ -169,7 +169,8 @@ impl<P> Calls<P> {
     }
 
     /// A copy of that call goes to the replica. If the first who waits for it came before, that is
-    /// passed, and once it was too often, the replica's room is kept for it.
+    /// passed, and once it was too often, the replica's room is kept for it: if that can ever be enough,
+    /// or the others would wait in vain, too.
     pub(super) fn pass(&mut self, place: u16, seq: u64) {
         let replica = self.replicas.get_mut(place);
         let Some(slot) = Self::next_in(&mut replica.line, &self.slots, 0) else { return };
@@ -178,7 +179,8 @@ impl<P> Calls<P> {
             return;
         }
         call.passed = call.passed.saturating_add(1);
-        if call.passed >= MOST_PASSED && replica.kept_for == 0 {
+        let can_be = replica.room.can_allow(call.size);
+        if call.passed >= MOST_PASSED && can_be && replica.kept_for == 0 {
             replica.kept_for = call.seq;
             self.counters.room_kept += 1;
         }

@@ -60,3 +60,34 @@ fn a_tied_copy_that_fell_behind_in_the_queue_is_refused_and_its_twin_is_not_told
     assert!(turn.cancels.is_empty() && turn.starts.is_empty());
     assert_eq!(bench.core.stats().replied_stale, 1);
 }
+
+#[test]
+fn of_what_it_does_not_know_a_replica_leaves_the_demand_to_its_handlers() {
+    let mut bench = Bench::with(Config { slots: 2, ..config() });
+    bench.core.on_freshness(Some(Freshness::within(ms(3))));
+    bench.request_with(bench.conn, plain(1), &ASKED);
+    let both = Freshness { version: 7, staleness: ms(2) };
+    bench.request_with(bench.conn, plain(2), &OptionSet { fresh: Some(both), ..ASKED });
+    let turn = bench.turn();
+    assert_eq!(turn.started(), [1], "it knows of no version");
+    assert_eq!(refused(&turn).attempt, attempt(2, 0), "and that it is too stale");
+}
+
+#[test]
+fn a_reply_says_what_was_held_and_one_that_may_have_written_no_more_of_it_than_was_asked() {
+    let mut bench = Bench::with(Config { slots: 4, ..config() });
+    let held = Freshness { version: 9, staleness: ms(3) };
+    bench.core.on_freshness(Some(held));
+    let mut write = |seq, fresh| {
+        let request = Request { method: WRITE, idempotent: false, ..plain(seq) };
+        bench.request_with(bench.conn, request, &OptionSet { fresh, ..OptionSet::NONE });
+    };
+    write(1, None);
+    write(2, Some(Freshness::version(7)));
+    write(3, Some(Freshness::within(ms(5))));
+    bench.request(plain(4));
+    let turn = bench.turn();
+    let dated: Vec<_> = turn.starts.iter().map(|start| start.dated).collect();
+    let asked = [Freshness::version(7), Freshness::within(ms(3))];
+    assert_eq!(dated, [None, Some(asked[0]), Some(asked[1]), Some(held)]);
+}

@@ -21,6 +21,21 @@ fn a_copy_whose_twin_has_started_is_withdrawn_as_it_arrives() {
     assert!(bench.core.is_idle(), "the tombstone is used up");
 }
 
+/// Or its twin's lifetime could be over before the last of it has come.
+#[test]
+fn a_copy_that_begins_to_come_after_its_twin_has_started_is_withdrawn_at_once() {
+    let mut bench = entombed(secondary(1));
+    let mut opens =
+        |request| bench.core.on_opening(bench.conn, &request, &OptionSet::NONE, 1 << 20);
+    assert!(!opens(plain(2)) && !opens(secondary(3)));
+    assert!(opens(secondary(1)));
+    assert!(!opens(secondary(1)), "the tombstone is used up");
+    let turn = bench.turn();
+    assert!(ended(secondary(1), How::Withdrawn, Some(0))(turn.one_ended()));
+    let stats = bench.core.stats();
+    assert_eq!((stats.accepted, stats.withdrawn_by_tombstone), (1, 1));
+}
+
 #[test]
 fn a_tombstone_kills_only_a_copy_whose_twin_set_it() {
     let elsewhere = Tie { twin: Twin { station: station(3), n: 0 }, window: ms(10) };

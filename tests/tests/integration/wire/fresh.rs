@@ -69,6 +69,8 @@ impl World {
         let servers = [0, 1].map(|at| {
             let log = logs[usize::from(at)].clone();
             let version = log.version.clone();
+            // Version 0 would say that nothing is known, and leave all to the handlers.
+            version.store(1, Relaxed);
             let held = move || {
                 let version = version.load(Relaxed);
                 Some(Freshness { version, staleness: Duration::from_millis(30) })

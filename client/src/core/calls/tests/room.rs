@@ -155,6 +155,20 @@ fn a_call_that_needs_more_is_passed_so_often_and_then_has_its_turn() {
     assert_eq!(sent_calls(&mut world), [large, small], "what is left is for others");
 }
 
+/// Its window is smaller than what it says that it takes, which it must not be: the call may wait in
+/// vain, and the others must not wait for it.
+#[test]
+fn no_room_is_kept_for_a_call_that_is_larger_than_there_ever_was_room_for() {
+    let (mut world, _) = filled(100);
+    start_sized(&mut world, 101);
+    for turn in 1..=100 {
+        world.calls.on_credit(A, Credit { requests: u64::MAX, bytes: 100 + 10 * turn });
+        start_sized(&mut world, 10);
+        assert_eq!(sent_calls(&mut world).len(), 1);
+    }
+    assert_eq!(world.calls.counters().room_kept, 0);
+}
+
 #[test]
 fn room_that_was_kept_is_there_for_others_when_its_call_is_over() {
     let (mut world, _) = filled(100);

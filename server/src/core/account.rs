@@ -7,7 +7,7 @@ use bowline_protocol::{Credit, CreditError, Granter};
 
 /// What a client was granted on a connection, and what of it is owed back.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct Account {
     granter: Granter,
     /// Bytes that were ever queued for the client.
     queued: u64,
@@ -18,12 +18,12 @@ pub struct Ledger {
     owed_sum: Credit,
 }
 
-impl Ledger {
+impl Account {
     /// Allows so much to be under way, while `backlog` bytes wait that came before.
-    pub const fn new(window: Credit, backlog: usize) -> Ledger {
+    pub const fn new(window: Credit, backlog: usize) -> Account {
         let owed_sum = Credit { requests: 0, bytes: 0 };
         let granter = Granter::new(window);
-        Ledger { granter, queued: backlog as u64, owed: VecDeque::new(), owed_sum }
+        Account { granter, queued: backlog as u64, owed: VecDeque::new(), owed_sum }
     }
 
     /// What the client may still send.
@@ -80,8 +80,8 @@ impl Ledger {
             && at <= written
         {
             self.owed.pop_front();
-            self.owed_sum.requests -= credit.requests;
-            self.owed_sum.bytes -= credit.bytes;
+            self.owed_sum.requests = self.owed_sum.requests.saturating_sub(credit.requests);
+            self.owed_sum.bytes = self.owed_sum.bytes.saturating_sub(credit.bytes);
             self.granter.give_back(credit);
         }
         self.granter.poll_grant()
@@ -94,18 +94,18 @@ mod tests {
 
     #[test]
     fn credit_is_given_back_only_once_the_kernel_has_the_end_of_a_request() {
-        let mut ledger = Ledger::new(Credit { requests: 2, bytes: 100 }, 10);
-        assert_eq!((ledger.charge(60), ledger.charge(40)), (Ok(()), Ok(())));
-        ledger.queue(50);
-        ledger.owe(60);
-        ledger.queue(5);
-        assert!(ledger.is_due());
-        assert_eq!(ledger.owed(), Credit { requests: 1, bytes: 60 });
-        assert_eq!(ledger.settle(6), None, "a byte of the frame that ends it is not written");
-        assert_eq!(ledger.settle(5), Some(Credit { requests: 3, bytes: 160 }));
-        assert!(!ledger.is_due());
-        assert_eq!((ledger.owed().requests, ledger.left().bytes), (0, 60));
-        assert_eq!(ledger.charge(60), Ok(()));
-        assert!(ledger.charge(1).is_err());
+        let mut account = Account::new(Credit { requests: 2, bytes: 100 }, 10);
+        assert_eq!((account.charge(60), account.charge(40)), (Ok(()), Ok(())));
+        account.queue(50);
+        account.owe(60);
+        account.queue(5);
+        assert!(account.is_due());
+        assert_eq!(account.owed(), Credit { requests: 1, bytes: 60 });
+        assert_eq!(account.settle(6), None, "a byte of the frame that ends it is not written");
+        assert_eq!(account.settle(5), Some(Credit { requests: 3, bytes: 160 }));
+        assert!(!account.is_due());
+        assert_eq!((account.owed().requests, account.left().bytes), (0, 60));
+        assert_eq!(account.charge(60), Ok(()));
+        assert!(account.charge(1).is_err());
     }
 }
