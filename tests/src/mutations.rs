@@ -91,20 +91,20 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a running copy is stopped in silence",
         END,
-        "        let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));\n        self.tell_ended(conn, request.attempt, bytes, How::Aborted, by);",
-        "        let _ = (conn, request, bytes);",
+        "        let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));\n        self.tell_ended(asker, How::Aborted, by);",
+        "        let _ = asker;",
     ),
     mutation(
         "a queued copy ends in silence",
         END,
-        "            self.tell_ended(conn, request.attempt, bytes, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
-        "            let _ = (conn, request, bytes, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+        "            self.tell_ended(asker, why.how(), by);\n        }\n    }\n\n    /// Takes away a copy",
+        "            let _ = (asker, by);\n        }\n    }\n\n    /// Takes away a copy",
     ),
     mutation(
         "a copy's end is told twice",
         END,
-        "            self.tell_ended(conn, request.attempt, bytes, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
-        "            self.tell_ended(conn, request.attempt, bytes, how, by);\n            self.tell_ended(conn, request.attempt, bytes, how, by);\n        }\n    }\n\n    /// Ends a copy that has its slot",
+        "            self.tell_ended(asker, why.how(), by);\n        }\n    }\n\n    /// Takes away a copy",
+        "            self.tell_ended(asker, why.how(), by);\n            self.tell_ended(asker, why.how(), by);\n        }\n    }\n\n    /// Takes away a copy",
     ),
     mutation(
         "the twin is cancelled before the last check that can refuse",
@@ -193,8 +193,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the queue is served before this turn's input is taken in",
         ARRIVE,
-        "        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));",
-        "        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));\n        self.dispatch(now);",
+        "        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()), class);",
+        "        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()), class);\n        self.dispatch(now);",
     ),
     mutation(
         "a deadline is extended on arrival",
@@ -235,14 +235,14 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a started copy says that it was withdrawn",
         END,
-        "            self.tell_ended(conn, request.attempt, bytes, How::Aborted, running.twin_started);",
-        "            self.tell_ended(conn, request.attempt, bytes, How::Withdrawn, running.twin_started);",
+        "            self.tell_ended(asker, How::Aborted, running.twin_started);",
+        "            self.tell_ended(asker, How::Withdrawn, running.twin_started);",
     ),
     mutation(
         "a reply denies that it ran",
         END,
-        "        let reply = Reply { attempt: request.attempt, status, executed: true, load: self.load() };",
-        "        let reply = Reply { attempt: request.attempt, status, executed: false, load: self.load() };",
+        "        let reply = Reply { attempt, status, executed: true, load: self.load() };",
+        "        let reply = Reply { attempt, status, executed: false, load: self.load() };",
     ),
     mutation(
         "an accepted copy is not counted",

@@ -99,13 +99,23 @@ impl<T, const LISTS: usize> Arena<T, LISTS> {
 
     /// Frees a place. The entry must have left its lists.
     pub(super) fn remove(&mut self, index: u32) -> Option<T> {
-        let place = self.places.get_mut(index as usize)?;
-        let value = place.value.take()?;
+        let value = self.places.get_mut(index as usize)?.value.take()?;
+        self.vacated(index);
+        Some(value)
+    }
+
+    /// As [`Arena::remove`], of a live entry that nobody wants: it is dropped where it lies.
+    pub(super) fn discard(&mut self, index: u32) {
+        self.places[index as usize].value = None;
+        self.vacated(index);
+    }
+
+    fn vacated(&mut self, index: u32) {
+        let place = &mut self.places[index as usize];
         place.generation = place.generation.wrapping_add(1);
         place.next_free = self.free;
         self.free = index;
         self.live -= 1;
-        Some(value)
     }
 
     /// The index behind a key, if its entry is still there.

@@ -6,7 +6,7 @@ use bowline_protocol::{Cause, How, OptionSet, Overloaded, Reply, Request, Status
 use bowline_time::Instant;
 
 use super::config::Known;
-use super::copies::Copy;
+use super::copies::{Asker, Copy};
 use super::keyed::OTHER_USE;
 use super::keys::Seen;
 use super::room::Full;
@@ -50,20 +50,21 @@ impl<P> Core<P> {
         if self.hits_tombstone(conn, &request, options, bytes) {
             return;
         }
+        let asker = Asker { conn, attempt: request.attempt, bytes };
         if let Some(outcome) = self.remembered(&request, options) {
             self.stats.accepted += 1;
             self.never_ran(&request, options, Duration::ZERO, Unstarted::RepliedByKey);
-            return self.answer(conn, request.attempt, bytes, Status::Ok, outcome, now);
+            return self.answer(asker, Status::Ok, outcome, now);
         }
         if self.is_behind(options) {
             self.stats.rejected_stale += 1;
-            return self.tell_behind(conn, request.attempt, bytes);
+            return self.tell_behind(asker);
         }
         let class = self.config.class_of(options);
         if let Err(full) = self.make_room(conn, &request, class, known.rule, bytes, now) {
             return self.refuse_full(conn, &request, class, bytes, &full);
         }
-        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()));
+        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()), class);
     }
 
     /// A request begins to come in segments, of so many bytes in all. True if the rest need not come:
@@ -93,13 +94,14 @@ impl<P> Core<P> {
         self.stats.accepted += 1;
         self.stats.tombstones_hit += 1;
         self.never_ran(request, options, Duration::ZERO, Unstarted::WithdrawnByTombstone);
-        self.tell_ended(conn, request.attempt, bytes, How::Withdrawn, Some(tie.twin.n));
+        let asker = Asker { conn, attempt: request.attempt, bytes };
+        self.tell_ended(asker, How::Withdrawn, Some(tie.twin.n));
         true
     }
 
-    fn accept(&mut self, mut copy: Copy<P>) {
+    fn accept(&mut self, mut copy: Copy<P>, class: u8) {
         let remaining = copy.request.remaining;
-        copy.class = self.config.class_of(&copy.options);
+        copy.class = class;
         if self.copies.queue(copy) {
             self.estimate.accepted(remaining);
             self.stats.accepted += 1;

@@ -14,7 +14,7 @@ pub(super) const CLASSES: usize = 4;
 /// The kinds of waiting copies: each class's primaries and extras.
 const WAITING: usize = 2 * CLASSES;
 /// All kinds.
-const KINDS: usize = WAITING + 2;
+pub(super) const KINDS: usize = WAITING + 2;
 /// Links of a connection in the list of those that have as many waiting. The others are those of
 /// its turns, by kind.
 const BY_WAITING: usize = WAITING;
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Its place among all: those that wait first.
-    const fn place(self) -> usize {
+    pub(super) const fn place(self) -> usize {
         match self {
             Kind::Primary(class) => 2 * class as usize,
             Kind::Extra(class) => 2 * class as usize + 1,

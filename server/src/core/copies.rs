@@ -6,7 +6,7 @@ use bowline_protocol::{Attempt, OptionSet, Request};
 use bowline_time::{Instant, TimerKey, Wheel};
 
 use super::arena::{Arena, Key, List};
-use super::clients::{CLASSES, Clients, Kind};
+use super::clients::{CLASSES, Clients, KINDS, Kind};
 use super::config::Known;
 use super::effect::{Conn, StopReason};
 use super::index::Index;
@@ -34,10 +34,21 @@ pub(super) struct Copy<P> {
     pub(super) state: State,
     /// The entry of its key, while it runs for it.
     pub(super) entry: Option<u32>,
+    /// Of its name.
+    hash: u32,
     /// Its place among all that ever were queued.
     order: u64,
     /// When to give up waiting; armed only for a copy that waits beyond the turn it came in.
     timer: Option<TimerKey>,
+}
+
+/// Who is told of a copy's end.
+#[derive(Clone, Copy)]
+pub(super) struct Asker {
+    pub(super) conn: Conn,
+    pub(super) attempt: Attempt,
+    /// How many bytes the request had.
+    pub(super) bytes: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -82,9 +93,16 @@ impl<P> Copy<P> {
             payload: Some(payload),
             state: State::Queued,
             entry: None,
+            hash: 0,
             order: 0,
             timer: None,
         }
+    }
+
+    /// Who is told of its end; None if that connection is gone.
+    pub(super) fn asker(&self) -> Option<Asker> {
+        let Copy { request: Request { attempt, .. }, bytes, .. } = *self;
+        self.conn.map(|conn| Asker { conn, attempt, bytes })
     }
 
     fn kind(&self) -> Kind {
@@ -107,31 +125,27 @@ impl<P> Copy<P> {
 
 /// The copies of all connections, by kind and in the order of their arrival (those that run, of
 /// their start).
-struct Lists {
-    primaries: [List; CLASSES],
-    extras: [List; CLASSES],
-    running: List,
-}
-
-impl Default for Lists {
-    fn default() -> Lists {
-        Lists {
-            primaries: [List::EMPTY; CLASSES],
-            extras: [List::EMPTY; CLASSES],
-            running: List::EMPTY,
-        }
-    }
-}
+struct Lists([List; KINDS]);
 
 impl Lists {
     /// The list of a state. Those who wait for a key stand in that key's list.
     fn of<'a>(&'a mut self, kind: Kind, state: State, keys: &'a mut Keys) -> &'a mut List {
-        match (kind, state) {
-            (_, State::Parked(entry)) => keys.waiting(entry),
-            (Kind::Primary(class), _) => &mut self.primaries[usize::from(class)],
-            (Kind::Extra(class), _) => &mut self.extras[usize::from(class)],
-            (Kind::Running | Kind::Parked, _) => &mut self.running,
+        match state {
+            State::Parked(entry) => keys.waiting(entry),
+            State::Queued | State::Running(_) => &mut self.0[kind.place()],
         }
+    }
+
+    const fn primaries(&self, class: u8) -> &List {
+        &self.0[Kind::Primary(class).place()]
+    }
+
+    const fn extras(&self, class: u8) -> &List {
+        &self.0[Kind::Extra(class).place()]
+    }
+
+    const fn running(&self) -> &List {
+        &self.0[Kind::Running.place()]
     }
 }
 
@@ -167,7 +181,7 @@ impl<P> Copies<P> {
             parked: 0,
             copies: Arena::with_capacity(queued_max + running_max),
             index: Index::new(seed),
-            lists: Lists::default(),
+            lists: Lists([List::EMPTY; KINDS]),
             queued: 0,
             queued_extras: 0,
             queued_bytes: 0,
@@ -184,8 +198,7 @@ impl<P> Copies<P> {
 
     /// How many of a class wait.
     pub(super) const fn queued_of(&self, class: u8) -> u32 {
-        let class = class as usize;
-        self.lists.primaries[class].len() + self.lists.extras[class].len()
+        self.lists.primaries(class).len() + self.lists.extras(class).len()
     }
 
     pub(super) const fn queued_extras(&self) -> u32 {
@@ -206,7 +219,7 @@ impl<P> Copies<P> {
     }
 
     pub(super) const fn running(&self) -> u32 {
-        self.lists.running.len()
+        self.lists.running().len()
     }
 
     pub(super) fn at(&self, index: u32) -> &Copy<P> {
@@ -237,11 +250,11 @@ impl<P> Copies<P> {
     /// Puts a copy at the end of the queue; false if there is no room, which whoever keeps the
     /// limits never sees.
     pub(super) fn queue(&mut self, mut copy: Copy<P>) -> bool {
-        copy.order = self.next_order;
-        let attempt = copy.request.attempt;
+        let hash = self.index.hash(copy.request.attempt);
+        (copy.order, copy.hash) = (self.next_order, hash);
         let Some(Key { index, .. }) = self.copies.insert(copy) else { return false };
         self.next_order += 1;
-        self.index.insert(self.index.hash(attempt), index);
+        self.index.insert(hash, index);
         self.join(index);
         true
     }
@@ -306,8 +319,7 @@ impl<P> Copies<P> {
 
     /// The copy of a class that has waited longest.
     pub(super) fn oldest(&self, class: u8) -> Option<u32> {
-        let class = usize::from(class);
-        match (self.lists.primaries[class].first(), self.lists.extras[class].first()) {
+        match (self.lists.primaries(class).first(), self.lists.extras(class).first()) {
             (Some(primary), Some(extra)) => {
                 let primary_first = self.at(primary).order < self.at(extra).order;
                 Some(if primary_first { primary } else { extra })
@@ -324,12 +336,13 @@ impl<P> Copies<P> {
 
     /// The extra copy of a class that has waited longest.
     pub(super) const fn oldest_extra(&self, class: u8) -> Option<u32> {
-        self.lists.extras[class as usize].first()
+        self.lists.extras(class).first()
     }
 
     /// The extra copy that came last, of whatever class: the first to make room.
     pub(super) fn newest_extra(&self) -> Option<u32> {
-        let newest = self.lists.extras.iter().filter_map(List::last);
+        let classes = 0..CLASSES as u8;
+        let newest = classes.filter_map(|class| self.lists.extras(class).last());
         newest.max_by_key(|index| self.at(*index).order)
     }
 
@@ -337,8 +350,8 @@ impl<P> Copies<P> {
     /// oldest, or the newest.
     pub(super) fn any_of(&self, class: u8, oldest: bool, only_extras: bool) -> Option<u32> {
         let pick = |list: &List| if oldest { list.first() } else { list.last() };
-        let primary = || pick(&self.lists.primaries[usize::from(class)]);
-        let extra = pick(&self.lists.extras[usize::from(class)]);
+        let primary = || pick(self.lists.primaries(class));
+        let extra = pick(self.lists.extras(class));
         extra.or_else(|| if only_extras { None } else { primary() })
     }
 
@@ -376,11 +389,10 @@ impl<P> Copies<P> {
     }
 
     /// Forgets a copy, wherever it stands.
-    pub(super) fn remove(&mut self, index: u32) -> Option<Copy<P>> {
+    pub(super) fn forget(&mut self, index: u32) {
         self.leave(index);
-        let attempt = self.at(index).request.attempt;
-        self.index.remove(self.index.hash(attempt), index);
-        self.copies.remove(index)
+        self.index.remove(self.at(index).hash, index);
+        self.copies.discard(index);
     }
 
     /// A running copy's connection is about to be closed.
@@ -392,12 +404,11 @@ impl<P> Copies<P> {
         }
     }
 
-    /// Arms the timers of the copies that came in this turn and still wait. They are the last of
-    /// their lists; most copies start in the turn they come in, and never cost a timer.
-    pub(super) fn arm_new(&mut self) {
-        for place in 0..2 * CLASSES {
-            let lists = if place < CLASSES { &self.lists.primaries } else { &self.lists.extras };
-            let mut next = lists[place % CLASSES].last();
+    /// Arms the timers of the copies of a class that came in this turn and still wait. They are the
+    /// last of their lists; most copies start in the turn they come in, and never cost a timer.
+    pub(super) fn arm_new(&mut self, class: u8) {
+        for list in [*self.lists.primaries(class), *self.lists.extras(class)] {
+            let mut next = list.last();
             while let Some(index) = next
                 && self.copies.at(index).timer.is_none()
             {
@@ -426,7 +437,7 @@ impl<P> Copies<P> {
             return None;
         }
         let mut until = Instant::FAR_FUTURE;
-        let mut next = self.lists.running.first();
+        let mut next = self.lists.running().first();
         while let Some(index) = next {
             let copy = self.copies.at(index);
             if let State::Running(Running { stop: None, .. }) = copy.state {

@@ -26,16 +26,19 @@ impl<P> Core<P> {
         if self.copies.queued() > 0 {
             self.slots.wanted();
         }
-        if !self.config.dark {
-            self.copies.arm_new();
-        }
         for class in self.classes() {
+            if !self.config.dark {
+                self.copies.arm_new(class);
+            }
             self.look_for_overload(class, now);
         }
     }
 
     /// The copy to start next: of the class whose turn it is.
     fn next(&mut self) -> Option<u32> {
+        if self.copies.queued() == 0 {
+            return None;
+        }
         let class = self.shares.next(|class| self.copies.queued_of(class) > 0)?;
         self.copies.next(class, self.governors[usize::from(class)].is_overloaded())
     }
@@ -47,6 +50,9 @@ impl<P> Core<P> {
 
     fn look_for_overload(&mut self, class: u8, now: Instant) {
         let oldest = self.copies.oldest(class).map(|index| now - self.copies.at(index).arrived);
+        if oldest.is_none() && self.governors[usize::from(class)].is_calm() {
+            return;
+        }
         // Of the slots it has its share, while the others have copies waiting, too.
         let among: u32 = self.waiting_beside(class).map(|class| self.shares.of(class)).sum();
         let each = self.estimate.service() / self.slots.limit();

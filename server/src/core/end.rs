@@ -1,9 +1,9 @@
 //! Copies end: each once, and each is told of on the connection that brought it.
 
-use bowline_protocol::{Attempt, Ended, How, OptionSet, Reply, Status};
+use bowline_protocol::{Ended, How, OptionSet, Reply, Status};
 use bowline_time::Instant;
 
-use super::copies::{Copy, Running, State};
+use super::copies::{Asker, Running, State};
 use super::histograms::record;
 use super::keys::Outcome;
 use super::{Conn, CopyKey, Core, Notice, StopReason, Unstarted};
@@ -27,23 +27,24 @@ impl<P> Core<P> {
     ) -> Option<(Conn, Reply, usize)> {
         let index = self.copies.find(copy.0)?;
         let State::Running(running) = self.copies.at(index).state else { return None };
-        let Copy { request, conn, entry, bytes, .. } = self.free_slot(index, running, now)?;
+        let (asker, entry) = self.free_slot(index, running, now);
         if let Some(entry) = entry {
             self.settle_key(entry, status, Outcome::new(result, says, now), now);
         }
-        let Some(conn) = conn else {
+        let Some(asker) = asker else {
             self.stats.dropped_running += 1;
             return None;
         };
         if running.stop == Some(StopReason::CallerDone) {
             self.stats.aborted_by_caller += 1;
-            self.tell_ended(conn, request.attempt, bytes, How::Aborted, running.twin_started);
+            self.tell_ended(asker, How::Aborted, running.twin_started);
             return None;
         }
         self.stats.replied += 1;
         self.stats.replied_failed += u64::from(status == Status::Failed);
+        let Asker { conn, attempt, bytes } = asker;
         // Whatever the handler says of the request: it was started.
-        let reply = Reply { attempt: request.attempt, status, executed: true, load: self.load() };
+        let reply = Reply { attempt, status, executed: true, load: self.load() };
         Some((conn, reply, bytes))
     }
 
@@ -51,14 +52,11 @@ impl<P> Core<P> {
     pub fn on_aborted(&mut self, copy: CopyKey, now: Instant) {
         let Some(index) = self.copies.find(copy.0) else { return };
         let State::Running(running) = self.copies.at(index).state else { return };
-        let Some(Copy { request, conn, entry, bytes, .. }) = self.free_slot(index, running, now)
-        else {
-            return;
-        };
+        let (asker, entry) = self.free_slot(index, running, now);
         if let Some(entry) = entry {
             self.give_up_key(entry);
         }
-        let Some(conn) = conn else {
+        let Some(asker) = asker else {
             self.stats.dropped_running += 1;
             return;
         };
@@ -69,7 +67,7 @@ impl<P> Core<P> {
             Some(StopReason::Closed) | None => self.stats.aborted_by_server += 1,
         }
         let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));
-        self.tell_ended(conn, request.attempt, bytes, How::Aborted, by);
+        self.tell_ended(asker, How::Aborted, by);
     }
 
     /// A client's connection is gone, and with it whoever waited for its copies: those that wait
@@ -77,12 +75,9 @@ impl<P> Core<P> {
     pub fn on_closed(&mut self, conn: Conn, now: Instant) {
         while let Some(index) = self.copies.clients.any_of(conn.0) {
             match self.copies.at(index).state {
-                State::Queued => {
-                    self.estimate.left();
-                    self.drop_waiting(index, now);
+                State::Queued | State::Parked(_) => {
+                    self.take_waiting(index, Unstarted::DroppedQueued, now);
                 }
-                // It left the queue when it was parked.
-                State::Parked(_) => self.drop_waiting(index, now),
                 State::Running(_) => {
                     self.ask_to_stop(index, StopReason::Closed, now);
                     self.copies.orphan(index, now);
@@ -94,50 +89,52 @@ impl<P> Core<P> {
 
     /// Ends a copy that waits, in the queue or for another's result.
     pub(super) fn end_queued(&mut self, index: u32, why: Unstarted, by: Option<u16>, now: Instant) {
-        if let State::Queued = self.copies.at(index).state {
+        if let Some(asker) = self.take_waiting(index, why, now) {
+            self.tell_ended(asker, why.how(), by);
+        }
+    }
+
+    /// Takes away a copy that waits, in the queue or for another's result. Returns who is to be told.
+    pub(super) fn take_waiting(
+        &mut self,
+        index: u32,
+        why: Unstarted,
+        now: Instant,
+    ) -> Option<Asker> {
+        let copy = self.copies.at(index);
+        let (asker, waited) = (copy.asker(), now - copy.arrived);
+        // One that waits for another's result left the queue when it was parked.
+        if let State::Queued = copy.state {
             self.estimate.left();
         }
-        let how = why.how();
-        if let Some(copy) = self.copies.remove(index)
-            && let Copy { request, conn: Some(conn), bytes, .. } = copy
-        {
-            self.never_ran(&request, &copy.options, now - copy.arrived, why);
-            self.tell_ended(conn, request.attempt, bytes, how, by);
-        }
+        self.forget_unstarted(index, waited, why);
+        asker
     }
 
     /// Ends a copy that has its slot and was never handed to the shell: its connection is gone.
     pub(super) fn drop_unstarted(&mut self, index: u32) {
-        if let Some(copy) = self.copies.remove(index) {
-            self.never_ran(&copy.request, &copy.options, copy.waited(), Unstarted::DroppedQueued);
-            if let Some(entry) = copy.entry {
-                self.give_up_key(entry);
-            }
+        let copy = self.copies.at(index);
+        let (entry, waited) = (copy.entry, copy.waited());
+        self.forget_unstarted(index, waited, Unstarted::DroppedQueued);
+        if let Some(entry) = entry {
+            self.give_up_key(entry);
         }
     }
 
-    /// Ends a copy that waits, in the queue or for another's result, and whose connection is gone.
-    fn drop_waiting(&mut self, index: u32, now: Instant) {
-        if let Some(copy) = self.copies.remove(index) {
-            let waited = now - copy.arrived;
-            self.never_ran(&copy.request, &copy.options, waited, Unstarted::DroppedQueued);
-        }
-    }
-
-    pub(super) fn tell_ended(
-        &mut self,
-        conn: Conn,
-        attempt: Attempt,
-        bytes: usize,
-        how: How,
-        by: Option<u16>,
-    ) {
+    pub(super) fn tell_ended(&mut self, asker: Asker, how: How, by: Option<u16>) {
+        let Asker { conn, attempt, bytes } = asker;
         let ended = Ended { attempt, how, by, load: self.load() };
         self.effects.notices.push_back((conn, Notice::Ended(ended), Some(bytes)));
     }
 
-    /// Takes note of how long a copy ran, and forgets it.
-    fn free_slot(&mut self, index: u32, running: Running, now: Instant) -> Option<Copy<P>> {
+    /// Takes note of how long a copy ran, and forgets it. Returns who waits for its answer, and the
+    /// entry of its key.
+    fn free_slot(
+        &mut self,
+        index: u32,
+        running: Running,
+        now: Instant,
+    ) -> (Option<Asker>, Option<u32>) {
         let held = now - running.since;
         self.estimate.served(held);
         self.slots.served(held);
@@ -149,6 +146,8 @@ impl<P> Core<P> {
         if let Some(closed) = copy.orphaned {
             record(&mut self.histograms.orphan, now - closed);
         }
-        self.copies.remove(index)
+        let told = (copy.asker(), copy.entry);
+        self.copies.forget(index);
+        told
     }
 }

@@ -1,12 +1,12 @@
 //! Requests that ask for more than this replica holds: refused before they cost anything, and before
 //! any twin is told of a start.
 
-use bowline_protocol::{Attempt, Freshness, OptionSet, Reply, Status};
+use bowline_protocol::{Freshness, OptionSet, Reply, Status};
 use bowline_time::Instant;
 
 use super::config::MethodRule;
-use super::copies::Copy;
-use super::{Conn, Core, Notice, Unstarted};
+use super::copies::Asker;
+use super::{Core, Notice, Unstarted};
 
 const BEHIND: &str = "this replica is not as fresh as the request asks";
 
@@ -52,18 +52,14 @@ impl<P> Core<P> {
         if !self.is_behind(&self.copies.at(index).options) {
             return false;
         }
-        self.estimate.left();
-        if let Some(copy) = self.copies.remove(index)
-            && let Copy { request, conn: Some(conn), bytes, .. } = copy
-        {
+        if let Some(asker) = self.take_waiting(index, Unstarted::RepliedStale, now) {
             self.stats.replied += 1;
-            self.never_ran(&request, &copy.options, now - copy.arrived, Unstarted::RepliedStale);
-            self.tell_behind(conn, request.attempt, bytes);
+            self.tell_behind(asker);
         }
         true
     }
 
-    pub(super) fn tell_behind(&mut self, conn: Conn, attempt: Attempt, bytes: usize) {
+    pub(super) fn tell_behind(&mut self, Asker { conn, attempt, bytes }: Asker) {
         let reply = Reply { attempt, status: Status::Stale, executed: false, load: self.load() };
         self.effects.notices.push_back((conn, Notice::Refused(reply, BEHIND), Some(bytes)));
     }

@@ -1,11 +1,11 @@
 //! Copies that brought a key: run, wait for the one that runs, or be told what it was told.
 
-use bowline_protocol::{Attempt, OptionSet, Reply, Request, Status};
+use bowline_protocol::{OptionSet, Reply, Request, Status};
 use bowline_time::Instant;
 
-use super::copies::Copy;
+use super::copies::Asker;
 use super::keys::{Outcome, Seen};
-use super::{Conn, Core, Notice, Repeat, Unstarted};
+use super::{Core, Notice, Repeat, Unstarted};
 
 /// What is said when a key comes again with something else.
 pub(crate) const OTHER_USE: &str = "this key was used for another method or another payload; \
@@ -37,13 +37,9 @@ impl<P> Core<P> {
                 self.copies.park(index, entry);
             }
             Seen::Done(outcome) => {
-                self.estimate.left();
                 self.answer_waiting(index, Status::Ok, outcome, now);
             }
-            Seen::Other => {
-                self.estimate.left();
-                self.refuse_other_use(index, now);
-            }
+            Seen::Other => self.refuse_other_use(index, now),
         }
         true
     }
@@ -77,11 +73,8 @@ impl<P> Core<P> {
     }
 
     fn answer_waiting(&mut self, index: u32, status: Status, outcome: Outcome, now: Instant) {
-        if let Some(copy) = self.copies.remove(index)
-            && let Copy { request, conn: Some(conn), bytes, .. } = copy
-        {
-            self.never_ran(&request, &copy.options, now - copy.arrived, Unstarted::RepliedByKey);
-            self.answer(conn, request.attempt, bytes, status, outcome, now);
+        if let Some(asker) = self.take_waiting(index, Unstarted::RepliedByKey, now) {
+            self.answer(asker, status, outcome, now);
         }
     }
 
@@ -89,9 +82,7 @@ impl<P> Core<P> {
     /// of an effect it is the only result; it says so, and the caller judges.
     pub(super) fn answer(
         &mut self,
-        conn: Conn,
-        attempt: Attempt,
-        bytes: usize,
+        Asker { conn, attempt, bytes }: Asker,
         status: Status,
         outcome: Outcome,
         now: Instant,
@@ -108,12 +99,9 @@ impl<P> Core<P> {
     }
 
     fn refuse_other_use(&mut self, index: u32, now: Instant) {
-        if let Some(copy) = self.copies.remove(index)
-            && let Copy { request, conn: Some(conn), bytes, .. } = copy
-        {
+        if let Some(asker) = self.take_waiting(index, Unstarted::RepliedOtherUse, now) {
             self.stats.replied += 1;
-            self.never_ran(&request, &copy.options, now - copy.arrived, Unstarted::RepliedOtherUse);
-            let (attempt, load) = (request.attempt, self.load());
+            let (Asker { conn, attempt, bytes }, load) = (asker, self.load());
             let reply = Reply { attempt, status: Status::BadRequest, executed: false, load };
             self.effects.notices.push_back((conn, Notice::Refused(reply, OTHER_USE), Some(bytes)));
         }

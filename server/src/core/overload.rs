@@ -78,6 +78,11 @@ impl Governor {
         self.full_at = now;
     }
 
+    /// Nobody waits: true if that is no news. Most turns end so, and need no closer look.
+    pub(super) const fn is_calm(&self) -> bool {
+        !self.overloaded && self.above_since.is_none()
+    }
+
     /// Looks at the queue after a turn. True if an overload begins.
     pub(super) fn look(&mut self, sight: Sight, now: Instant) -> bool {
         let Sight { oldest, each, granted } = sight;

@@ -85,6 +85,9 @@ impl<P> Core<P> {
     /// How long a copy of a class would wait that came now. Under overload primaries pass all others
     /// of their class. Of another class, as many start before it as its share allows.
     pub(super) fn wait_of_next(&self, class: u8, extra: bool) -> Duration {
+        if self.copies.queued() == 0 && self.copies.running() < self.slots.limit() {
+            return Duration::ZERO;
+        }
         let overloaded = self.governors[usize::from(class)].is_overloaded();
         let own = if overloaded && !extra { 0 } else { self.copies.queued_of(class) };
         let (own_share, own_turns) = (u64::from(self.shares.of(class)), u64::from(own) + 1);

@@ -69,6 +69,9 @@ impl Tombs {
 
     /// The request that a tombstone waits for has come: takes the tombstone, if there is one.
     pub(super) fn take(&mut self, attempt: Attempt, by: Twin) -> bool {
+        if self.len() == 0 {
+            return false;
+        }
         match self.find(attempt, by) {
             Some(index) => {
                 self.remove(index);

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use bowline_protocol::{How, OptionSet, Request};
 
+use super::copies::Copy;
 use super::{Core, Stats};
 
 /// Why a copy never ran. Each has its counter in [`Stats`], which says what it means.
@@ -101,6 +102,16 @@ impl<P> Core<P> {
     /// kept until they are asked for, which should be in the same turn.
     pub fn poll_gone(&mut self) -> Option<Gone> {
         self.gone.pop_front()
+    }
+
+    /// As [`Core::never_ran`], of a copy that is here; and forgets it.
+    pub(super) fn forget_unstarted(&mut self, index: u32, waited: Duration, why: Unstarted) {
+        *why.counter(&mut self.stats) += 1;
+        if self.watched {
+            let Copy { request, options, .. } = *self.copies.at(index);
+            self.gone.push_back(Gone { request, options, waited, why });
+        }
+        self.copies.forget(index);
     }
 
     /// Counts a copy that ended and never ran, and keeps what is to be told of it.
