@@ -58,7 +58,9 @@ pub use codec::Postcard;
 pub use codec::Prost;
 pub use codec::{Codec, CodecError, Raw};
 pub use methods::{Known, Methods, Mismatch};
-pub use typed::{Caller, Dispatch, ServiceError, TypedMethod, answer, call};
+pub use typed::{
+    Caller, Dispatch, HandleMethod, ServiceError, TypedMethod, VisitMethod, answer, call,
+};
 
 use core::time::Duration;
 

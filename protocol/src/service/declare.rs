@@ -113,6 +113,20 @@ macro_rules! service {
             #[derive(Clone, Copy, Debug)]
             $inner struct Serving<S>($inner S);
 
+            $(
+                impl<S: Server<Cx>, Cx> bowline::HandleMethod<Serving<S>, Cx> for $method {
+                    async fn handle(
+                        service: &Serving<S>,
+                        context: Cx,
+                        payload: &[u8],
+                        out: &mut bowline::declared::Vec<u8>,
+                    ) -> $crate::Status {
+                        let run = |request| service.0.$method(context, request);
+                        bowline::answer::<$method, _>(payload, out, run).await
+                    }
+                }
+            )*
+
             impl<S: Server<Cx>, Cx> bowline::Dispatch<Cx> for Serving<S> {
                 const SERVICE: bowline::ServiceInfo = SERVICE;
 
@@ -123,15 +137,22 @@ macro_rules! service {
                     payload: &[u8],
                     out: &mut bowline::declared::Vec<u8>,
                 ) -> $crate::Status {
+                    use bowline::HandleMethod as _;
                     match method.0 {
-                        $(
-                            $number => {
-                                let run = |request| self.0.$method(context, request);
-                                bowline::answer::<$method, _>(payload, out, run).await
-                            }
-                        )*
+                        $($number => $method::handle(self, context, payload, out).await,)*
                         _ => $crate::Status::NoSuchMethod,
                     }
+                }
+
+                fn visit<V: bowline::VisitMethod<Self, Cx>>(
+                    method: $crate::Method,
+                    visitor: V,
+                ) -> ::core::result::Result<(), V> {
+                    match method.0 {
+                        $($number => visitor.method::<$method>(),)*
+                        _ => return ::core::result::Result::Err(visitor),
+                    }
+                    ::core::result::Result::Ok(())
                 }
             }
         }

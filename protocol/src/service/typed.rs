@@ -76,6 +76,34 @@ pub trait Dispatch<Cx> {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> impl Future<Output = Status>;
+
+    /// Tells a visitor the handler of one method, as a type. [`Dispatch::dispatch`]'s future has room
+    /// for the largest of all; who makes each request's future by its own handler's type pays for
+    /// that alone.
+    ///
+    /// # Errors
+    ///
+    /// The visitor comes back if the method is none of these.
+    fn visit<V: VisitMethod<Self, Cx>>(method: Method, visitor: V) -> Result<(), V>
+    where
+        Self: Sized;
+}
+
+/// The handler of one of the methods that `D` answers.
+pub trait HandleMethod<D, Cx> {
+    /// Runs one request of this method, as [`Dispatch::dispatch`] does.
+    fn handle(
+        service: &D,
+        context: Cx,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> impl Future<Output = Status>;
+}
+
+/// Whoever is told the handler of a method: see [`Dispatch::visit`].
+pub trait VisitMethod<D, Cx> {
+    /// It is this one.
+    fn method<M: HandleMethod<D, Cx> + 'static>(self);
 }
 
 /// One call of a typed method: what the methods of a module's `Client` do.

@@ -5,7 +5,8 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 use bowline_protocol::service::{
-    Caller, CodecError, Dispatch, Mismatch, Raw, ServiceError, TypedMethod,
+    Caller, CodecError, Dispatch, HandleMethod, Mismatch, Raw, ServiceError, TypedMethod,
+    VisitMethod,
 };
 use bowline_protocol::{
     Attempt, Cause, ClientId, Frame, Inbox, Load, Method, MethodInfo, Reply, Request, Seq,
@@ -254,4 +255,53 @@ mod with_serde {
         assert_eq!(status, super::Status::Ok);
         assert_eq!(Postcard::decode(&out), Ok(Some(vec![7_u8])));
     }
+}
+
+bowline_protocol::service! {
+    /// Methods of very different sizes.
+    mod sizes("sizes") with Raw {
+        1 => small(Vec<u8>) -> ();
+        2 => large(Vec<u8>) -> ();
+    }
+}
+
+struct Sizes;
+
+impl sizes::Server<()> for Sizes {
+    async fn small(&self, (): (), _: Vec<u8>) -> Result<(), ServiceError> {
+        std::future::ready(()).await;
+        Ok(())
+    }
+
+    async fn large(&self, (): (), request: Vec<u8>) -> Result<(), ServiceError> {
+        let mut kept = [0_u8; 8192];
+        kept[0] = request.len() as u8;
+        std::future::ready(()).await;
+        std::hint::black_box(&kept);
+        Ok(())
+    }
+}
+
+/// Notes how large the future of a method's handler is.
+struct Size<'a>(&'a mut usize);
+
+impl VisitMethod<sizes::Serving<Sizes>, ()> for Size<'_> {
+    fn method<M: HandleMethod<sizes::Serving<Sizes>, ()> + 'static>(self) {
+        *self.0 = size_of_val(&M::handle(&sizes::Serving(Sizes), (), &[], &mut Vec::new()));
+    }
+}
+
+#[test]
+fn each_method_s_future_is_of_its_own_size_and_that_of_all_as_large_as_the_largest() {
+    let size = |method| {
+        let mut size = 0;
+        let met = sizes::Serving::<Sizes>::visit(Method(method), Size(&mut size));
+        met.is_ok().then_some(size)
+    };
+    assert!(size(1).is_some_and(|size| size < 1024), "{:?}", size(1));
+    assert!(size(2).is_some_and(|size| size > 8192));
+    assert_eq!(size(3), None, "there is no such method");
+    let serving = sizes::Serving(Sizes);
+    let mut out = Vec::new();
+    assert!(size_of_val(&serving.dispatch((), Method(1), &[], &mut out)) > 8192);
 }

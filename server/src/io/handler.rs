@@ -1,4 +1,5 @@
-//! One copy's handler, as a task.
+//! One copy's handler, as a task: of the type of its method's handler, so that it takes as much
+//! memory as that needs, whatever others do.
 
 use std::boxed::Box;
 use std::future::poll_fn;
@@ -8,28 +9,39 @@ use std::task::Poll;
 
 use bowline_protocol::Status;
 use bowline_runtime::payload::Payload;
+use bowline_runtime::spawn;
 use tracing::Span;
 
 use super::answer::Answer;
 use super::context::Context;
-use super::service::{Failure, Service};
+use super::service::{Failure, Handler, Service, WithHandler};
 use super::shell::Shell;
 use crate::core::CopyKey;
 
+/// A copy that is to run.
+pub(super) struct Run<S: Service> {
+    pub(super) shell: Rc<Shell<S>>,
+    pub(super) copy: CopyKey,
+    pub(super) context: Context,
+    pub(super) payload: Payload,
+}
+
+impl<S: Service> WithHandler<S> for Run<S> {
+    fn handler<H: Handler<S>>(self) {
+        drop(spawn(run::<S, H>(self)));
+    }
+}
+
 /// Runs a copy's handler, and answers with what it returns.
-pub(super) async fn run<S: Service>(
-    shell: Rc<Shell<S>>,
-    copy: CopyKey,
-    context: Context,
-    payload: Payload,
-) {
+async fn run<S: Service, H: Handler<S>>(run: Run<S>) {
+    let Run { shell, copy, context, payload } = run;
     let span = shell.spans.begin(&context);
     let end = Ending { shell, copy, context: context.clone(), span, told: false };
     let service = &end.shell.service;
     let interruptible = service.interruptible(context.method());
     let token = context.token().clone();
     let outcome = {
-        let mut call = pin!(service.call(context, payload));
+        let mut call = pin!(H::call(service, context, payload));
         poll_fn(|task| {
             let _inside = end.span.as_ref().map(|span| span.enter());
             if interruptible && token.poll_cancelled(task.waker()).is_ready() {

@@ -41,7 +41,7 @@ pub use bowline_runtime::payload::Payload;
 pub use builder::{Builder, Limits, ServeError};
 pub use context::{CancelToken, Context, Role};
 pub use server::{Collected, Control, Running, Server};
-pub use service::{Failure, Holding, Service};
+pub use service::{AnyMethod, Failure, Handler, Holding, Service, WithHandler};
 pub use stats::{IoStats, Snapshot};
 pub use tally::{Row, Rows};
 pub use typed::Typed;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::vec::Vec;
 
@@ -33,6 +34,23 @@ pub trait Service: 'static {
         context: Context,
         request: Payload,
     ) -> impl Future<Output = Result<Self::Reply, Failure>>;
+
+    /// Tells whoever wants to run a copy of this method its handler, as a type. By default there is
+    /// one for all methods, [`Service::call`], whose future is as large as that of the largest: so is
+    /// the memory that each running copy takes. A service with a method that needs much more than
+    /// the others (some KiB across an await) has a [`Handler`] for each, as a
+    /// [declared](super::Typed) one has by itself: then each copy takes what its own method needs.
+    ///
+    /// That memory is of the runtime's blocks for tasks, which are kept and used again by whatever
+    /// has their size, up to 16 KiB: in steady state no call allocates any. (A larger future is
+    /// allocated for each call; what is large had better be boxed, or borrowed, by its handler.)
+    fn with_handler<W: WithHandler<Self>>(method: Method, with: W)
+    where
+        Self: Sized,
+    {
+        let _ = method;
+        with.handler::<AnyMethod>();
+    }
 
     /// Whether a handler of this method may be dropped at any of its awaits, once nobody needs its
     /// answer any more. By default none may: a handler then runs to its end, unless it looks at
@@ -71,6 +89,40 @@ pub trait Service: 'static {
     }
 }
 
+/// What runs the copies of a method of a service: [`Service::with_handler`].
+pub trait Handler<S: Service>: 'static {
+    /// Runs one copy of one call, as [`Service::call`] does.
+    ///
+    /// # Errors
+    ///
+    /// What the caller is told instead of a reply.
+    fn call(
+        service: &S,
+        context: Context,
+        request: Payload,
+    ) -> impl Future<Output = Result<S::Reply, Failure>>;
+}
+
+/// Whoever is told the handler of a method: [`Service::with_handler`].
+pub trait WithHandler<S: Service> {
+    /// It is this one.
+    fn handler<H: Handler<S>>(self);
+}
+
+/// The handler of all methods: [`Service::call`].
+#[derive(Clone, Copy, Debug)]
+pub struct AnyMethod;
+
+impl<S: Service> Handler<S> for AnyMethod {
+    fn call(
+        service: &S,
+        context: Context,
+        request: Payload,
+    ) -> impl Future<Output = Result<S::Reply, Failure>> {
+        service.call(context, request)
+    }
+}
+
 /// A service that says what it holds: for one that can't itself, as a [declared](super::Typed) one.
 ///
 /// ```
@@ -102,12 +154,45 @@ impl<S: Service, F: Fn() -> Option<Freshness> + 'static> Service for Holding<S, 
         self.0.call(context, request)
     }
 
+    fn with_handler<W: WithHandler<Self>>(method: Method, with: W) {
+        S::with_handler(method, Held(with, PhantomData));
+    }
+
     fn interruptible(&self, method: Method) -> bool {
         self.0.interruptible(method)
     }
 
     fn freshness(&self) -> Option<Freshness> {
         self.1()
+    }
+}
+
+/// A handler of the service inside, and whoever is told of it.
+struct Held<T, F>(T, PhantomData<F>);
+
+impl<S, F, W> WithHandler<S> for Held<W, F>
+where
+    S: Service,
+    F: Fn() -> Option<Freshness> + 'static,
+    W: WithHandler<Holding<S, F>>,
+{
+    fn handler<H: Handler<S>>(self) {
+        self.0.handler::<Held<H, F>>();
+    }
+}
+
+impl<S, F, H> Handler<Holding<S, F>> for Held<H, F>
+where
+    S: Service,
+    F: Fn() -> Option<Freshness> + 'static,
+    H: Handler<S>,
+{
+    fn call(
+        service: &Holding<S, F>,
+        context: Context,
+        request: Payload,
+    ) -> impl Future<Output = Result<S::Reply, Failure>> {
+        H::call(&service.0, context, request)
     }
 }
 

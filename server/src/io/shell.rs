@@ -13,7 +13,7 @@ use bowline_protocol::{
 };
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::payload::{Payload, Pool};
-use bowline_runtime::{JoinHandle, Notify, now, spawn};
+use bowline_runtime::{JoinHandle, Notify, now};
 use bowline_time::Instant;
 
 use super::answer::{Answer, Letter};
@@ -22,14 +22,14 @@ use super::connection::{Connection, Side};
 use super::context::Stops;
 use super::doors::{Doors, Refusal};
 use super::farewell::Farewells;
-use super::handler;
+use super::handler::Run;
 use super::mesh::{Cores, Peer};
 use super::sender::Sender;
 use super::service::Service;
 use super::spans::Spans;
 use super::stats::IoStats;
 use super::tally::Tally;
-use crate::core::{Conn, CopyKey, Core, Effect, Gone, Notice, TooManyConnections};
+use crate::core::{Conn, CopyKey, Core, Effect, Gone, Notice, Start, TooManyConnections};
 
 /// How often it is looked how much is queued for all connections: so much more than may be is queued
 /// as handlers answer in this time.
@@ -291,7 +291,9 @@ impl<S: Service> Shell<S> {
             }
             Effect::Start(start) => {
                 let context = self.stops.begin(&start, now());
-                drop(spawn(handler::run(self.clone(), start.copy, context, start.payload)));
+                let (shell, method) = (self.clone(), context.method());
+                let Start { copy, payload, .. } = start;
+                S::with_handler(method, Run { shell, copy, context, payload });
             }
             Effect::Abort { copy, why } => self.stops.ask(copy, why),
         }

@@ -1,11 +1,13 @@
 //! Services that were declared with [`bowline_protocol::service!`], served.
 
-use bowline_protocol::service::Dispatch;
-use bowline_protocol::{ServiceInfo, Status};
+use std::marker::PhantomData;
+
+use bowline_protocol::service::{Dispatch, HandleMethod, VisitMethod};
+use bowline_protocol::{Method, ServiceInfo, Status};
 use bowline_runtime::payload::Payload;
 
 use super::context::Context;
-use super::service::{Failure, Service};
+use super::service::{AnyMethod, Failure, Handler, Service, WithHandler};
 
 /// Serves a declared service: whatever its module's `Serving` answers.
 ///
@@ -48,9 +50,52 @@ impl<D: Dispatch<Context> + 'static> Service for Typed<D> {
     async fn call(&self, context: Context, request: Payload) -> Result<Payload, Failure> {
         let method = context.method();
         let mut reply = request.sibling(0);
-        match self.0.dispatch(context, method, &request, reply.as_mut()).await {
-            Status::Ok => Ok(reply),
-            status => Err(Failure { status: Some(status), payload: reply.into_vec() }),
+        let status = self.0.dispatch(context, method, &request, reply.as_mut()).await;
+        outcome(status, reply)
+    }
+
+    fn with_handler<W: WithHandler<Self>>(method: Method, with: W) {
+        if let Err(Told(with)) = D::visit(method, Told(with)) {
+            with.handler::<AnyMethod>();
         }
+    }
+}
+
+fn outcome(status: Status, reply: Payload) -> Result<Payload, Failure> {
+    match status {
+        Status::Ok => Ok(reply),
+        status => Err(Failure { status: Some(status), payload: reply.into_vec() }),
+    }
+}
+
+/// Whoever is told the handler of a declared method.
+struct Told<W>(W);
+
+impl<D, W> VisitMethod<D, Context> for Told<W>
+where
+    D: Dispatch<Context> + 'static,
+    W: WithHandler<Typed<D>>,
+{
+    fn method<M: HandleMethod<D, Context> + 'static>(self) {
+        self.0.handler::<Declared<M>>();
+    }
+}
+
+/// The handler of a declared method.
+struct Declared<M>(PhantomData<M>);
+
+impl<D, M> Handler<Typed<D>> for Declared<M>
+where
+    D: Dispatch<Context> + 'static,
+    M: HandleMethod<D, Context> + 'static,
+{
+    async fn call(
+        service: &Typed<D>,
+        context: Context,
+        request: Payload,
+    ) -> Result<Payload, Failure> {
+        let mut reply = request.sibling(0);
+        let status = M::handle(&service.0, context, &request, reply.as_mut()).await;
+        outcome(status, reply)
     }
 }

@@ -1,12 +1,16 @@
 //! In steady state a request costs no allocation, however it ends.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use bowline_protocol::service::{Raw, ServiceError};
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Features, Frame, Key, Label, Method, OptionSet, PayloadOf,
-    ReplicaId, Request, Segment, Tie, TraceContext, TrafficClass, Twin, codec,
+    Attempt, Cancel, CancelReason, Features, Frame, Freshness, Key, Label, Method, OptionSet,
+    PayloadOf, ReplicaId, Request, Segment, Tie, TraceContext, TrafficClass, Twin, codec,
 };
-use bowline_server::io::Limits;
+use bowline_runtime::yield_now;
+use bowline_server::io::{Holding, Limits};
+use bowline_server::{Context, Server, Typed};
 
 use crate::eventually;
 use crate::peer::{Came, FakeReplica, Peer, calling, plain, station};
@@ -131,6 +135,64 @@ fn keyed_duplicates_allocate_nothing() {
         (0..COPIES).for_each(|_| assert_eq!(client.reply().2, [7; 100]));
     });
     assert_eq!(server.control().snapshot().copies.keys, 1);
+}
+
+bowline_protocol::service! {
+    /// Methods of very different sizes.
+    mod sizes("sizes") with Raw {
+        /// Keeps next to nothing while it waits.
+        1 => small(Vec<u8>) -> ();
+        /// Keeps more than any block for a task has.
+        2 => large(Vec<u8>) -> ();
+        /// How often the core's thread has allocated.
+        10 => count(Vec<u8>) -> Vec<u8>;
+    }
+}
+
+#[derive(Clone)]
+struct Sizes;
+
+impl sizes::Server<Context> for Sizes {
+    async fn small(&self, _: Context, _: Vec<u8>) -> Result<(), ServiceError> {
+        yield_now().await;
+        Ok(())
+    }
+
+    async fn large(&self, _: Context, request: Vec<u8>) -> Result<(), ServiceError> {
+        let mut kept = [0_u8; 32 << 10];
+        kept[..request.len()].copy_from_slice(&request);
+        yield_now().await;
+        std::hint::black_box(&kept);
+        Ok(())
+    }
+
+    async fn count(&self, _: Context, _: Vec<u8>) -> Result<Vec<u8>, ServiceError> {
+        Ok(bowline_runtime::counting::allocations().to_le_bytes().to_vec())
+    }
+}
+
+/// A future is as large as all that it may hold: were one made for all methods, each call would take
+/// the memory of the largest, which is more here than what is kept for the next.
+#[test]
+fn a_call_takes_the_memory_that_its_own_method_needs() {
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let builder = Server::builder().replica(ReplicaId(1)).listen(any).limits(limits());
+    let held = || Some(Freshness::version(1));
+    let server = builder.start(Holding(Typed(sizes::Serving(Sizes)), held)).unwrap();
+    let mut watch = Watch { client: Peer::client(server.address()), next: 0 };
+    let small = |client: &mut Peer, first| {
+        // Of a payload that is decoded where it lies: none.
+        for seq in first..first + COPIES {
+            client.request(Request { idempotent: false, ..calling(Method(1), seq) }, b"");
+        }
+        (0..COPIES).for_each(|_| _ = client.reply());
+    };
+    watch.settles(small);
+    let before = watch.count();
+    watch.client.request(calling(Method(2), 1 << 40), b"");
+    watch.client.reply();
+    assert!(watch.count() - before > 1, "the large one does take more");
+    watch.settles(small);
 }
 
 #[test]
