@@ -1,5 +1,6 @@
 //! Servers that tell each other which copy starts.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline_protocol::{
@@ -330,8 +331,11 @@ fn a_cancel_that_comes_with_the_goodbye_is_told_at_once() {
 /// Both servers are real, with two cores each: every core ends up with a link to every core.
 #[test]
 fn every_core_finds_every_core_of_its_peers_and_finds_them_again() {
-    let reserve = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (first, second) = (reserve(), reserve());
+    // Addresses of this process alone, with ports that no system gives away: nobody else takes one
+    // before a server is there, or while it starts anew.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let address = |port| SocketAddr::from(([127, a | 64, b, c], port));
+    let (first, second) = (address(7301), address(7302));
     let serve = |replica: u16, own, other: u16, address| {
         let peers = [(ReplicaId(other), address)];
         Hands::default().serve_with(|builder| {
