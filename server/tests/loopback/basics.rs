@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use bowline_protocol::{Cancel, CancelReason, GoodbyeReason, How, Request, Status};
+use bowline_protocol::{
+    Attempt, Cancel, CancelReason, Cause, Frame, GoodbyeReason, How, Label, OptionSet, Request,
+    Status, Tie, TrafficClass, Twin,
+};
 use bowline_server::io::Limits;
 
-use crate::peer::{Came, Peer, calling, plain};
-use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands, LOOK, PANIC, YIELD};
+use crate::peer::{Came, Peer, calling, plain, station};
+use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands, LOOK, PANIC, TELL, YIELD};
 use crate::{PATIENCE, eventually};
 
 fn caller_done(request: Request) -> Cancel {
@@ -78,6 +81,47 @@ fn a_panic_fails_its_own_call_and_no_other() {
     let snapshot = server.control().snapshot();
     assert_eq!((snapshot.connections.panics, snapshot.copies.replied_failed), (1, 1));
     assert_eq!(snapshot.copies.running, 0, "the slot came free");
+}
+
+/// What it makes others do goes by that: the calls of a hedge are not hedged themselves.
+#[test]
+fn a_handler_is_told_which_of_a_calls_copies_it_runs_and_for_whom() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client_with_options(server.address());
+    let mut told = |request: Request, options: OptionSet| {
+        let bytes = options.to_bytes();
+        client.send(&Frame::RequestWith(request, bytes.as_options(), b""));
+        loop {
+            // A tied one says that it starts before.
+            if let Came::Reply(_, told) = client.next() {
+                return String::from_utf8(told).unwrap();
+            }
+        }
+    };
+    let copy = |seq, n, cause| {
+        let attempt = Attempt { n, ..plain(seq).attempt };
+        Request { attempt, cause, ..calling(TELL, seq) }
+    };
+    let tied = |seq, n| {
+        let twin = Twin { station: station(2), n: 1 - n };
+        Request { tie: Some(Tie { twin, window: PATIENCE }), ..copy(seq, n, Cause::First) }
+    };
+    let labelled = OptionSet {
+        class: Some(TrafficClass(3)),
+        label: Some(Label::new("ada")),
+        ..OptionSet::NONE
+    };
+    let first = told(copy(1, 0, Cause::First), labelled);
+    assert_eq!(first, r#"Primary, extra: false, (3, "ada")"#);
+    for (request, expected) in [
+        (tied(2, 0), "Primary, extra: false"),
+        (tied(3, 1), "Secondary, extra: true"),
+        (copy(4, 1, Cause::Hedge), "Hedge, extra: true"),
+        (copy(5, 1, Cause::Redispatch), "Redispatch, extra: false"),
+    ] {
+        let told = told(request, OptionSet::NONE);
+        assert_eq!(told, format!(r#"{expected}, (0, "nobody")"#));
+    }
 }
 
 #[test]

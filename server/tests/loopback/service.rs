@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use bowline_protocol::{Method, MethodInfo, ReplicaId, ServiceInfo};
+use bowline_protocol::{Method, MethodInfo, Parent, ReplicaId, ServiceInfo};
 use bowline_runtime::sleep;
 use bowline_server::io::{Builder, Running};
 use bowline_server::{Context, Failure, Payload, Server, Service};
@@ -33,6 +33,8 @@ pub(crate) const ONCE: Method = Method(9);
 
 /// Answers with how often the core's thread has allocated.
 pub(crate) const COUNT: Method = Method(10);
+/// Answers with what the handler is told of its copy.
+pub(crate) const TELL: Method = Method(11);
 
 const fn method(number: Method, name: &'static str, idempotent: bool) -> MethodInfo {
     let duplicable = if idempotent { Some(1 << 20) } else { None };
@@ -52,6 +54,7 @@ const INFO: ServiceInfo = ServiceInfo {
         method(LOOK, "look", true),
         method(ONCE, "once", false),
         method(COUNT, "count", true),
+        method(TELL, "tell", true),
     ],
 };
 
@@ -218,6 +221,12 @@ impl Service for Hands {
             COUNT => {
                 let count = bowline_runtime::counting::allocations();
                 return Ok(Reply::Owned(count.to_le_bytes().to_vec()));
+            }
+            TELL => {
+                let (role, extra) = (context.role(), Parent::is_extra(&context));
+                let whose = (context.class().0, context.label().unwrap_or("nobody"));
+                let told = format!("{role:?}, extra: {extra}, {whose:?}");
+                return Ok(Reply::Owned(told.into_bytes()));
             }
             _ => {}
         }

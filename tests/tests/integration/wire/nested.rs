@@ -86,7 +86,8 @@ fn a_call_within_another_ends_with_it_and_by_its_deadline() {
             Duration::from_millis(u64::from_le_bytes(told[..].try_into().expect("a number")));
         assert!(left <= PATIENCE, "{left:?} is the inner client's own deadline");
 
-        let call = client.call(WAIT, b"").deadline(PATIENCE);
+        // Longer than the test: only the cancel can end it.
+        let call = client.call(WAIT, b"").deadline(10 * PATIENCE);
         let outer = spawn(async move { call.await.map(drop) });
         while STARTED.load(Ordering::SeqCst) == 0 {
             sleep(Duration::from_millis(1)).await;
