@@ -441,10 +441,8 @@ impl Server {
             Effect::Send { conn, notice, frees: None } => {
                 self.say(env, conn, &notice.frame(), now);
             }
-            // Who asked for more hears what there is.
-            Effect::Send { conn, notice: Notice::Refused(reply, why), frees: Some(frees) }
-                if reply.status == Status::Stale =>
-            {
+            // Who asked for more hears what there is, and so does whoever else is refused.
+            Effect::Send { conn, notice: Notice::Refused(reply, why), frees: Some(frees) } => {
                 let held = self.held(env);
                 self.reply(env, conn, reply, (&held, why.as_bytes().to_vec()), frees, now);
             }
