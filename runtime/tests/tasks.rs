@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use bowline_runtime::net::TcpStream;
+use bowline_runtime::net::{TcpStream, UnixAddr, UnixListener, UnixStream};
 use bowline_runtime::{
     Notify, Runtime, Stage, clock_now, metrics, now, sleep, sleep_until, spawn, spawn_at, timeout,
     yield_now,
@@ -643,8 +643,24 @@ fn decide(applied: &Rc<Cell<usize>>) -> (Rc<Notify>, Rc<RefCell<Vec<usize>>>) {
     (event, decided)
 }
 
+/// A listener whose connections have what the other end sent once it was sent. What goes through
+/// TCP may be left to a thread of the kernel's, even on loopback, and so arrive too late for the turn
+/// that it is meant for.
+fn listen_at_once(name: &str) -> UnixListener {
+    let name = format!("bowline-{name}-{}", std::process::id());
+    UnixListener::bind(&UnixAddr::Name(name.into())).unwrap()
+}
+
+/// Both ends of a new connection, the connecting one first.
+async fn both_ends(listener: &UnixListener) -> (UnixStream, UnixStream) {
+    let address = listener.local_addr().clone();
+    let connecting = spawn(async move { UnixStream::connect(&address, LONG).await });
+    let server = listener.accept().await.unwrap();
+    (connecting.await.unwrap().unwrap(), server)
+}
+
 /// A task that adds up, at [`Stage::Input`], what it receives.
-fn apply(stream: TcpStream, applied: &Rc<Cell<usize>>) {
+fn apply(stream: UnixStream, applied: &Rc<Cell<usize>>) {
     let applied = applied.clone();
     drop(spawn_at(Stage::Input, async move {
         while let Ok(Some(lease)) = stream.receive().await {
@@ -658,9 +674,9 @@ fn input_of_a_connection_that_was_paused_is_applied_before_anything_is_decided()
     // A connection's share is a single buffer: each one filled pauses it.
     let builder = Runtime::builder().buffers(4, 4096).budget(Duration::from_secs(10));
     run_on(&builder.build().unwrap(), async {
-        let (listener, address) = listen();
+        let listener = listen_at_once("paused");
         let applied = Rc::new(Cell::new(0));
-        let (client, server) = accept_one(&listener, address).await;
+        let (client, server) = both_ends(&listener).await;
         apply(server, &applied);
         let (event, decided) = decide(&applied);
         yield_now().await;
@@ -728,10 +744,10 @@ fn input_on_which_nothing_is_to_be_decided_comes_in_with_what_leaves() {
 fn input_that_found_no_buffer_is_applied_before_anything_is_decided() {
     let builder = Runtime::builder().buffers(1, 256).budget(Duration::from_secs(10));
     run_on(&builder.build().unwrap(), async {
-        let (listener, address) = listen();
+        let listener = listen_at_once("no-buffer");
         let applied = Rc::new(Cell::new(0));
-        let (holder, held) = accept_one(&listener, address).await;
-        let (client, server) = accept_one(&listener, address).await;
+        let (holder, held) = both_ends(&listener).await;
+        let (client, server) = both_ends(&listener).await;
         // This one reads at Stage::Work, and so has the only buffer until after the decision.
         drop(spawn(async move { while let Ok(Some(_)) = held.receive().await {} }));
         apply(server, &applied);
