@@ -8,7 +8,7 @@ use bowline_client::io::{Canary, Live, MethodConfig};
 use bowline_client::{Client, Config};
 use bowline_protocol::ErrorKind;
 
-use crate::server::{Answer, READ, Server, config, run, tied};
+use crate::server::{Answer, READ, RETRY_AFTER, Server, config, run, tied};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -156,6 +156,8 @@ fn how_refused_calls_are_tried_again_and_replicas_picked_follows_the_configurati
             server.answer.set(Answer::Echo);
             server.requests.borrow_mut().clear();
         });
+        // Those that refused last are to be spared no more.
+        bowline_runtime::sleep(RETRY_AFTER).await;
         for _ in 0..10 {
             call().await.unwrap();
         }

@@ -18,6 +18,8 @@ use bowline_runtime::{JoinHandle, Notify, Runtime, Stage, now, spawn_at, timeout
 pub(crate) const READ: Method = Method(1);
 /// Far beyond what anything here takes; only a failing test waits so long.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
+/// For how long a server that refuses a request wants to be spared.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// What becomes of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,8 +139,7 @@ impl Server {
             Answer::Fail(status) => Frame::Reply(reply(status), b"why"),
             Answer::End(how) => Frame::Ended(Ended { attempt, how, by: None, load }),
             Answer::Refuse => {
-                let retry_after = Duration::from_millis(1);
-                Frame::Overloaded(Overloaded { attempt, retry_after, load })
+                Frame::Overloaded(Overloaded { attempt, retry_after: RETRY_AFTER, load })
             }
             Answer::Start => Frame::Started(Started { attempt }),
             Answer::Silence => return,
