@@ -457,14 +457,14 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a second copy goes to a replica that is known to be behind",
         EXTRA,
-        "        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now);",
-        "        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now) || true;",
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, now);",
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, now) || true;",
     ),
     mutation(
         "the first copy goes to a replica that is known to be behind",
         CALLS,
-        "        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now);",
-        "        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now) || true;",
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, now);",
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, now) || true;",
     ),
     mutation(
         "a tied copy starts on a replica that fell behind, and tells its twin",

@@ -81,6 +81,26 @@ impl Copied {
     }
 }
 
+/// What became of a call's copies at one replica.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Past {
+    /// One is out, or about to be.
+    pub(crate) lives: bool,
+    /// One ended there without serving the call, while the connection held.
+    refused: bool,
+    /// So many were lost with the connection.
+    pub(crate) lost: u8,
+}
+
+impl Past {
+    /// The replica did not serve the call. One whose connection broke has another chance once it is
+    /// connected again, for want of any other; the second time it may be the call itself that breaks
+    /// it.
+    pub(crate) const fn has_failed(self) -> bool {
+        self.refused || self.lost > 1
+    }
+}
+
 /// Where a call is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
@@ -265,26 +285,22 @@ impl<P> Call<P> {
         self.live == 0 && self.ran == 0
     }
 
-    /// The replica at that place did not serve the call. One whose connection broke has another
-    /// chance once it is connected again, for want of any other; the second time it may be the call
-    /// itself that breaks it.
+    /// What became of its copies at the replica at that place.
+    pub(crate) fn past_at(&self, place: u16) -> Past {
+        let mut past = Past::default();
+        for copy in self.copies().iter().filter(|copy| copy.replica == place) {
+            match copy.state {
+                State::Queued | State::Sent => past.lives = true,
+                State::Ended(End::Lost) => past.lost += 1,
+                State::Announced | State::Ended(_) => past.refused |= copy.failed,
+            }
+        }
+        past
+    }
+
+    /// The replica at that place did not serve the call.
     pub(crate) fn was_failed_by(&self, place: u16) -> bool {
-        let lost = self.lost_at(place);
-        let failed = |copy: &Copied| {
-            copy.replica == place && copy.failed && copy.state != State::Ended(End::Lost)
-        };
-        lost > 1 || self.copies().iter().any(failed)
-    }
-
-    /// How many copies were lost with a connection to that replica.
-    pub(crate) fn lost_at(&self, place: u16) -> usize {
-        let lost = |copy: &&Copied| copy.replica == place && copy.state == State::Ended(End::Lost);
-        self.copies().iter().filter(lost).count()
-    }
-
-    /// A copy of it is out at the replica at that place, or about to be.
-    pub(crate) fn lives_at(&self, place: u16) -> bool {
-        self.copies().iter().any(|copy| copy.replica == place && copy.is_live())
+        self.past_at(place).has_failed()
     }
 
     /// The other tied copy's number.

@@ -25,7 +25,12 @@ pub(crate) fn histogram<C: hdrhistogram::Counter>() -> Histogram<C> {
 
 /// Records without ever failing: what is beyond the range counts as the range's end.
 pub(crate) fn record<C: hdrhistogram::Counter>(histogram: &mut Histogram<C>, span: Duration) {
-    histogram.saturating_record(u64::try_from(span.as_nanos()).unwrap_or(HIGHEST_NS));
+    histogram.saturating_record(nanos(span));
+}
+
+/// Whole nanoseconds; more than there are in a `u64` (584 years) as the most that there are.
+pub(crate) fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Half a window.

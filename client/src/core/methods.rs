@@ -7,7 +7,7 @@ use bowline_time::Instant;
 
 use super::guard::Guard;
 use super::hedge::Trigger;
-use super::latency::Window;
+use super::latency::{Window, nanos};
 use super::policy::Delay;
 use super::shadow::MAX_CANDIDATES;
 
@@ -179,7 +179,7 @@ impl Methods {
 
 impl Class {
     fn ratio(&mut self, span: Duration) -> f64 {
-        let nanos = span.as_nanos().max(1) as f64;
+        let nanos = nanos(span).max(1) as f64;
         if self.typical == 0.0 {
             self.typical = nanos;
         }

@@ -44,7 +44,6 @@ pub(crate) type Rank = Option<u8>;
 #[derive(Debug)]
 pub(crate) struct Picker {
     rule: PickRule,
-    lifetime: Duration,
     random: Random,
     turn: u16,
     warm_up: Duration,
@@ -79,14 +78,14 @@ impl Hot {
 }
 
 impl Picker {
-    pub(crate) fn new(rule: PickRule, lifetime: Duration, warm_up: Duration, seed: u64) -> Picker {
+    pub(crate) fn new(rule: PickRule, warm_up: Duration, seed: u64) -> Picker {
         let hot = Hot { reports: [0; REPORTS], count: 0, above: u32::MAX };
-        Picker { rule, lifetime, random: Random::new(seed), turn: 0, warm_up, hot }
+        Picker { rule, random: Random::new(seed), turn: 0, warm_up, hot }
     }
 
     /// Chooses by this from now on.
-    pub(crate) fn follow(&mut self, rule: PickRule, lifetime: Duration, warm_up: Duration) {
-        (self.rule, self.lifetime, self.warm_up) = (rule, lifetime, warm_up);
+    pub(crate) fn follow(&mut self, rule: PickRule, warm_up: Duration) {
+        (self.rule, self.warm_up) = (rule, warm_up);
     }
 
     /// A replica reported so much in flight.
@@ -194,7 +193,7 @@ impl Picker {
             }
             _ => {
                 let [one, two] = [one, two].map(|place| replicas.get(place));
-                let score = |it: &Replica| it.score(self.lifetime, now) + 1;
+                let score = |it: &Replica| it.score(now) + 1;
                 // The more to do for its weight; as fractions over each other's.
                 let [light, heavy] = [one, two].map(|it| u32::from(it.placement.weight));
                 (score(one) * heavy).cmp(&(score(two) * light))
@@ -209,7 +208,7 @@ impl Picker {
 
     /// Hot ones by what they have in flight, after all cold ones by how slow they are.
     fn heat(&self, replica: &Replica, now: Instant) -> (bool, f64) {
-        let in_flight = replica.in_flight_there(self.lifetime, now);
+        let in_flight = replica.in_flight_there(now);
         let hot = in_flight > self.hot.above;
         (hot, if hot { f64::from(in_flight) } else { replica.slowness })
     }
@@ -249,7 +248,7 @@ mod tests {
         replicas: &Replicas,
         rank: impl Fn(u16, &Replica) -> Rank,
     ) -> [u32; 4] {
-        let mut picker = Picker::new(rule, LIFETIME, Duration::ZERO, 9);
+        let mut picker = Picker::new(rule, Duration::ZERO, 9);
         let mut shares = [0; 4];
         for _ in 0..4000 {
             if let Some(place) = picker.pick(replicas, NOW, Order::First, &rank) {
@@ -281,9 +280,9 @@ mod tests {
     fn a_reported_load_counts_while_it_is_fresh() {
         let mut two = replicas(2);
         let load = Load { running: 1, queued: 7, wait: Duration::ZERO };
-        two.get_mut(0).heard(load, NOW);
+        two.get_mut(0).heard(load, LIFETIME, NOW);
         assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0))[0], 0);
-        two.get_mut(0).heard(load, NOW - LIFETIME);
+        two.get_mut(0).heard(load, LIFETIME, NOW - LIFETIME);
         assert!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0))[0] > 1500);
     }
 
@@ -312,7 +311,7 @@ mod tests {
     #[test]
     fn second_copies_do_not_move_the_turn() {
         let three = replicas(3);
-        let mut picker = Picker::new(PickRule::RoundRobin, LIFETIME, Duration::ZERO, 9);
+        let mut picker = Picker::new(PickRule::RoundRobin, Duration::ZERO, 9);
         let mut pairs = Vec::new();
         for _ in 0..6 {
             let first = picker.pick(&three, NOW, Order::First, |_, _| Some(0)).unwrap();
@@ -325,7 +324,7 @@ mod tests {
     #[test]
     fn a_key_has_an_order_of_the_replicas_which_others_do_not_disturb() {
         let mut four = replicas(4);
-        let mut picker = Picker::new(PickRule::RoundRobin, LIFETIME, Duration::ZERO, 9);
+        let mut picker = Picker::new(PickRule::RoundRobin, Duration::ZERO, 9);
         let keys = 0..4000;
         let firsts: Vec<u16> = keys
             .clone()
@@ -335,7 +334,7 @@ mod tests {
             let share = firsts.iter().filter(|&&first| first == replica).count();
             assert!((900..1100).contains(&share), "{share}");
         }
-        let mut others = Picker::new(PickRule::PowerOfTwo, LIFETIME, Duration::ZERO, 1);
+        let mut others = Picker::new(PickRule::PowerOfTwo, Duration::ZERO, 1);
         four.get_mut(2).station = None;
         for (key, &first) in keys.zip(&firsts) {
             let now = others.pick(&four, NOW, Order::Key(key), |_, _| Some(0)).unwrap();
@@ -347,7 +346,7 @@ mod tests {
     fn the_same_seed_gives_the_same_picks() {
         let four = replicas(4);
         let picks = |seed| {
-            let mut picker = Picker::new(PickRule::PowerOfTwo, LIFETIME, Duration::ZERO, seed);
+            let mut picker = Picker::new(PickRule::PowerOfTwo, Duration::ZERO, seed);
             (0..50)
                 .map(|_| picker.pick(&four, NOW, Order::First, |_, _| Some(0)))
                 .collect::<Vec<_>>()
@@ -367,7 +366,7 @@ mod tests {
     #[test]
     fn a_key_falls_to_replicas_in_proportion_to_their_weights() {
         let three = placed(&[1, 2, 5]);
-        let mut picker = Picker::new(PickRule::First, LIFETIME, Duration::ZERO, 9);
+        let mut picker = Picker::new(PickRule::First, Duration::ZERO, 9);
         let mut shares = [0; 3];
         for key in 0..8000 {
             let place = picker.pick(&three, NOW, Order::Key(key), |_, _| Some(0)).unwrap();
@@ -381,7 +380,7 @@ mod tests {
     #[test]
     fn a_heavier_replica_has_as_much_more_in_flight() {
         let mut two = placed(&[1, 3]);
-        let mut picker = Picker::new(PickRule::PowerOfTwo, LIFETIME, Duration::ZERO, 9);
+        let mut picker = Picker::new(PickRule::PowerOfTwo, Duration::ZERO, 9);
         for _ in 0..400 {
             let place = picker.pick(&two, NOW, Order::First, |_, _| Some(0)).unwrap();
             two.get_mut(place).in_flight += 1;
@@ -396,7 +395,7 @@ mod tests {
         let mut two = replicas(2);
         two.get_mut(0).warm_since = Some(NOW - warm_up);
         let share = |two: &Replicas| {
-            let mut picker = Picker::new(PickRule::PowerOfTwo, LIFETIME, warm_up, 9);
+            let mut picker = Picker::new(PickRule::PowerOfTwo, warm_up, 9);
             let picks = (0..4000).map(|_| picker.pick(two, NOW, Order::First, |_, _| Some(0)));
             picks.filter(|&place| place == Some(1)).count()
         };
@@ -426,14 +425,14 @@ mod tests {
     fn cold_replicas_are_taken_by_their_speed_and_hot_ones_by_what_they_have_to_do() {
         let mut two = replicas(2);
         two.get_mut(0).slowness = 2.0;
-        let mut picker = Picker::new(PickRule::HotCold, LIFETIME, Duration::ZERO, 9);
+        let mut picker = Picker::new(PickRule::HotCold, Duration::ZERO, 9);
         for report in (0..100).map(|n| n % 10) {
             picker.report(report);
         }
         let mut pick = |two: &Replicas| picker.pick(two, NOW, Order::First, |_, _| Some(0));
-        two.get_mut(1).heard(Load { running: 8, queued: 0, wait: Duration::ZERO }, NOW);
+        two.get_mut(1).heard(Load { running: 8, queued: 0, wait: Duration::ZERO }, LIFETIME, NOW);
         assert_eq!(pick(&two), Some(1), "it is faster, and eight are not much");
-        two.get_mut(1).heard(Load { running: 8, queued: 4, wait: Duration::ZERO }, NOW);
+        two.get_mut(1).heard(Load { running: 8, queued: 4, wait: Duration::ZERO }, LIFETIME, NOW);
         assert_eq!(pick(&two), Some(0), "twelve are");
         two.get_mut(0).in_flight = 30;
         assert_eq!(pick(&two), Some(1), "and thirty are more");
@@ -443,11 +442,11 @@ mod tests {
     fn a_report_that_was_gone_by_too_often_is_as_good_as_none() {
         let mut replica = replicas(1);
         let replica = replica.get_mut(0);
-        replica.heard(Load { running: 8, queued: 0, wait: Duration::ZERO }, NOW);
+        replica.heard(Load { running: 8, queued: 0, wait: Duration::ZERO }, LIFETIME, NOW);
         for _ in 0..32 {
-            assert_eq!(replica.in_flight_there(LIFETIME, NOW), 8);
+            assert_eq!(replica.in_flight_there(NOW), 8);
             replica.uses -= 1;
         }
-        assert_eq!(replica.in_flight_there(LIFETIME, NOW), 0);
+        assert_eq!(replica.in_flight_there(NOW), 0);
     }
 }

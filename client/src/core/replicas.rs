@@ -66,13 +66,14 @@ pub(crate) struct Replica {
     pub(crate) removed: bool,
     /// Copies of ours that are out there.
     pub(crate) in_flight: u32,
+    /// What it said of its load, and until when that counts.
     pub(crate) load: Load,
-    pub(crate) load_at: Instant,
-    /// What it said that it holds, and when it said so last.
+    pub(crate) load_until: Instant,
+    /// What it said that it holds, and until when that counts.
     pub(crate) held: Freshness,
     /// It answered one who asked for freshness without saying how fresh that is.
     pub(crate) is_silent: bool,
-    pub(crate) held_at: Instant,
+    pub(crate) held_until: Instant,
     /// It said that it has too much to do: not to be preferred before then.
     pub(crate) spare_until: Instant,
     pub(crate) rtt: Option<Duration>,
@@ -170,47 +171,40 @@ impl Replica {
     }
 
     /// A refusal says what the replica holds: its own word, whatever was known before.
-    pub(crate) fn holds(&mut self, fresh: Freshness, now: Instant) {
-        (self.held, self.held_at, self.is_silent) = (fresh, now, false);
+    pub(crate) fn holds(&mut self, fresh: Freshness, lifetime: Duration, now: Instant) {
+        (self.held, self.held_until, self.is_silent) = (fresh, now + lifetime, false);
     }
 
     /// A reply says how fresh it is. The replica is that fresh at least: what one handler answered may
     /// be made of something older than what others find there.
     pub(crate) fn answered_with(&mut self, fresh: Freshness, lifetime: Duration, now: Instant) {
-        let recent = now - self.held_at < lifetime;
-        let known = if recent { self.held.staleness } else { Freshness::ANY.staleness };
+        let known = if now < self.held_until { self.held.staleness } else { Freshness::ANY.staleness };
         let version = fresh.version.max(self.held.version);
-        self.holds(Freshness { version, staleness: fresh.staleness.min(known) }, now);
+        self.holds(Freshness { version, staleness: fresh.staleness.min(known) }, lifetime, now);
     }
 
     /// A reply to one who asked for freshness does not say how fresh it is.
-    pub(crate) fn said_nothing(&mut self, now: Instant) {
-        (self.is_silent, self.held_at) = (true, now);
+    pub(crate) fn said_nothing(&mut self, lifetime: Duration, now: Instant) {
+        (self.is_silent, self.held_until) = (true, now + lifetime);
     }
 
     /// It is known to be behind that, or not to say how fresh it is. What it said counts for as long
     /// as the rest of its reports: then it may have caught up.
-    pub(crate) fn is_behind(
-        &self,
-        asked: Option<Freshness>,
-        lifetime: Duration,
-        now: Instant,
-    ) -> bool {
+    pub(crate) fn is_behind(&self, asked: Option<Freshness>, now: Instant) -> bool {
         let known = |asked: &Freshness| self.is_silent || self.held.is_behind(asked);
-        let recent = now - self.held_at < lifetime;
+        let recent = now < self.held_until;
         asked.is_some_and(|asked| !self.understands_options || recent && known(&asked))
     }
 
-    pub(crate) fn heard(&mut self, load: Load, now: Instant) {
-        self.load = load;
-        self.load_at = now;
+    pub(crate) fn heard(&mut self, load: Load, lifetime: Duration, now: Instant) {
+        (self.load, self.load_until) = (load, now + lifetime);
         self.uses = USES;
     }
 
     /// What it has to do by its own report, if that is fresh, and ours besides. A report that was
     /// gone by too often is as good as none: everyone would go by it.
-    pub(crate) fn in_flight_there(&self, lifetime: Duration, now: Instant) -> u32 {
-        let fresh = self.uses > 0 && now - self.load_at < lifetime;
+    pub(crate) fn in_flight_there(&self, now: Instant) -> u32 {
+        let fresh = self.uses > 0 && now < self.load_until;
         self.in_flight + if fresh { self.reported() } else { 0 }
     }
 
@@ -220,8 +214,8 @@ impl Replica {
 
     /// How much it has to do: what it said, while that is fresh, and what we have there. (What of
     /// ours it had counted already counts twice; that is the same for all.)
-    pub(crate) fn score(&self, lifetime: Duration, now: Instant) -> u32 {
-        let fresh = now - self.load_at < lifetime;
+    pub(crate) fn score(&self, now: Instant) -> u32 {
+        let fresh = now < self.load_until;
         self.in_flight + if fresh { self.reported() } else { 0 }
     }
 }
@@ -293,10 +287,10 @@ impl Replicas {
             removed: false,
             in_flight: 0,
             load: Load::default(),
-            load_at: Instant::EPOCH,
+            load_until: Instant::EPOCH,
             held: Freshness::ANY,
             is_silent: false,
-            held_at: Instant::EPOCH,
+            held_until: Instant::EPOCH,
             spare_until: Instant::EPOCH,
             rtt: None,
             takes: u32::MAX,

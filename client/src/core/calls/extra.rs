@@ -82,8 +82,8 @@ impl<P> Calls<P> {
         again: bool,
         suits: impl Fn(&Replica) -> bool,
     ) -> Option<u16> {
-        let (asked, lifetime) = (self.slots.get(slot).options.fresh, self.config.load_lifetime);
-        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now);
+        let asked = self.slots.get(slot).options.fresh;
+        let fresh = |replica: &Replica| !replica.is_behind(asked, now);
         let found = self.pick_among(slot, now, again, |replica| fresh(replica) && suits(replica));
         match asked {
             Some(_) if found.is_none() && again => self.pick_among(slot, now, again, suits),
@@ -110,14 +110,12 @@ impl<P> Calls<P> {
             if !replica.fits(wanted) || !suits(replica) {
                 return None;
             }
-            if call.lives_at(place) || call.was_failed_by(place) {
+            let past = call.past_at(place);
+            let lost = past.lost > 0;
+            if past.lives || past.has_failed() || lost && !again {
                 return None;
             }
             if !call.key_allows(replicas, place) {
-                return None;
-            }
-            let lost = call.lost_at(place) > 0;
-            if lost && !again {
                 return None;
             }
             let beside = call.copies().iter().any(|c| {

@@ -81,11 +81,11 @@ impl<P> Calls<P> {
         let lifetime = self.config.load_lifetime;
         let replica = self.replicas.get_mut(place);
         match fresh {
-            Some(held) if reply.status == Status::Stale => replica.holds(held, now),
+            Some(held) if reply.status == Status::Stale => replica.holds(held, lifetime, now),
             Some(fresh) => replica.answered_with(fresh, lifetime, now),
             None if asked.is_some() && reply.status == Status::Ok => {
                 self.counters.unsaid += 1;
-                replica.said_nothing(now);
+                replica.said_nothing(lifetime, now);
             }
             None => {}
         }
@@ -276,7 +276,7 @@ impl<P> Calls<P> {
     fn hear(&mut self, slot: u32, n: u8, load: bowline_protocol::Load, now: Instant) {
         let place = self.slots.get(slot).copies[usize::from(n)].replica;
         let replica = self.replicas.get_mut(place);
-        replica.heard(load, now);
+        replica.heard(load, self.config.load_lifetime, now);
         self.picker.report(replica.reported());
     }
 }

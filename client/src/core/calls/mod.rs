@@ -125,7 +125,7 @@ impl<P> Calls<P> {
             // As many calls are watched as may wait.
             slots: Slots::new(config.max_calls * 2),
             replicas: Replicas::new(config.max_backlog),
-            picker: Picker::new(config.pick, config.load_lifetime, config.warm_up, config.seed),
+            picker: Picker::new(config.pick, config.warm_up, config.seed),
             methods: Methods::new(config.max_methods, config.latency_window),
             wheel: Wheel::default(),
             latest: Instant::EPOCH,
@@ -160,7 +160,7 @@ impl<P> Calls<P> {
         config.validate()?;
         let Config { pick, load_lifetime, warm_up, patience, retry, .. } = *config;
         let Config { eject, reserve, watch, .. } = *config;
-        self.picker.follow(pick, load_lifetime, warm_up);
+        self.picker.follow(pick, warm_up);
         if eject.is_none() {
             self.replicas.readmit_all();
         }
@@ -454,9 +454,8 @@ impl<P> Calls<P> {
         order: Order,
         asked: Option<Freshness>,
     ) -> Option<u16> {
-        let lifetime = self.config.load_lifetime;
         let rank = |replica: &Replica| replica.fits(wanted).then_some(replica.distance(order));
-        let fresh = |replica: &Replica| !replica.is_behind(asked, lifetime, now);
+        let fresh = |replica: &Replica| !replica.is_behind(asked, now);
         let ranked = |_, replica: &Replica| rank(replica).filter(|_| fresh(replica));
         let first = self.picker.pick(&self.replicas, now, order, ranked);
         match (first, asked) {
