@@ -59,7 +59,7 @@ pub use codec::Prost;
 pub use codec::{Codec, CodecError, Raw};
 pub use methods::{Known, Methods, Mismatch};
 pub use typed::{
-    Caller, Dispatch, HandleMethod, ServiceError, TypedMethod, VisitMethod, answer, call,
+    Caller, Dispatch, HandleMethod, ServiceError, TypedMethod, VisitMethod, WithReply, answer, call,
 };
 
 use core::time::Duration;

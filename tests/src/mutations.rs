@@ -337,20 +337,20 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "an extra copy goes to the same replica",
         EXTRA,
-        "            if call.lives_at(place) || call.was_failed_by(place) {",
-        "            if false && call.lives_at(place) || call.was_failed_by(place) {",
+        "            if past.lives || past.has_failed() || lost && !again {",
+        "            if past.has_failed() || lost && !again {",
     ),
     mutation(
         "an extra copy goes to a replica that has failed the call",
         EXTRA,
-        "            if call.lives_at(place) || call.was_failed_by(place) {",
-        "            if call.lives_at(place) {",
+        "            if past.lives || past.has_failed() || lost && !again {",
+        "            if past.lives || lost && !again {",
     ),
     mutation(
         "a replica that broke and came back is not asked again",
         EXTRA,
-        "            if lost && !again {",
-        "            if lost {",
+        "            if past.lives || past.has_failed() || lost && !again {",
+        "            if past.lives || past.has_failed() || lost {",
     ),
     mutation(
         "what was lent is not charged",
@@ -667,8 +667,8 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a stale answer is the end of its call",
         FRAMES,
-        "                self.hold_and_carry_on(slot, Error::new(ErrorKind::Stale, executed), now)",
-        "                Some(self.win(slot, n, Err(Error::new(ErrorKind::Stale, executed)), now))",
+        "                let done = self.hold_and_carry_on(slot, error, now);",
+        "                let done = Some(self.win(slot, n, Err(error), now));",
     ),
     mutation(
         "a copy in the place of another asks for no freshness",

@@ -1,6 +1,8 @@
 //! A call and its copies, as data.
 
-use bowline_protocol::{Cause, Error, Executed, Method, OptionSet, Station, Tie, TrafficClass};
+use bowline_protocol::{
+    Cause, Error, Executed, Freshness, Method, OptionSet, Station, Tie, TrafficClass,
+};
 use bowline_time::{Instant, TimerKey};
 
 use super::line::Ticket;
@@ -136,6 +138,8 @@ pub(crate) struct Call<P> {
     pub(crate) class: u16,
     /// The name of its policy, and what that stood for when the call began.
     pub(crate) name: u16,
+    /// The name of its method's policy.
+    pub(crate) instead_of: u16,
     pub(crate) policy: u16,
     /// Decides the order in which the replicas are asked.
     pub(crate) shard_key: Option<u64>,
@@ -177,6 +181,8 @@ pub(crate) struct Call<P> {
     pub(crate) sent: u8,
     pub(crate) hedges: u8,
     pub(crate) held: Option<Error>,
+    /// How fresh the freshest result was that was older than asked.
+    pub(crate) older: Option<Freshness>,
     pub(crate) pair: Option<Pair>,
     pub(crate) copies: [Copied; MAX_ATTEMPTS],
 }
@@ -194,6 +200,7 @@ impl<P> Call<P> {
             kind: Kind::new(Method(0), TrafficClass(0), 0, 0),
             class: 0,
             name: 0,
+            instead_of: 0,
             policy: 0,
             shard_key: None,
             options: OptionSet::NONE,
@@ -221,6 +228,7 @@ impl<P> Call<P> {
             sent: 0,
             hedges: 0,
             held: None,
+            older: None,
             pair: None,
             copies: [Copied::UNUSED; MAX_ATTEMPTS],
         }

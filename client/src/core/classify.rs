@@ -81,6 +81,11 @@ impl Classifier {
         })
     }
 
+    /// This, or the other where this is the default.
+    pub(crate) fn or<'a>(&'a self, other: &'a Classifier) -> &'a Classifier {
+        if self.0.is_some() { self } else { other }
+    }
+
     /// What a reply is worth.
     pub fn judge(&self, status: Status, payload: &[u8]) -> Verdict {
         match &self.0 {

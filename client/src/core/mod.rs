@@ -66,7 +66,7 @@ pub use counters::{Counters, Denied, SwitchedOff};
 pub use guard::{AutoOff, OffReason};
 pub use health::EjectConfig;
 pub use notice::Notice;
-pub use outcome::{CallKey, CopyEnd, Done, Effect, End, Outcome, Spec, Winner};
+pub use outcome::{CallKey, CopyEnd, Done, Effect, End, Heard, Outcome, Spec, Winner};
 pub use pick::PickRule;
 pub use placement::Placement;
 pub use policies::{Figures, Trial};

@@ -20,6 +20,9 @@ pub struct Spec<P> {
     pub deadline: Instant,
     /// What is done against the tail.
     pub policy: PolicyId,
+    /// Its method's policy, in place of which it follows another: where that has no word of its own
+    /// on what replies are worth and how many copies there may be, its method's holds.
+    pub instead_of: PolicyId,
     /// What the call is about (a block, a user). It decides in which order the replicas are asked,
     /// in place of the rule: calls with one of these begin at one replica while it is connected and has
     /// not asked to be spared, and every client has the same order. None: the rule decides.
@@ -46,6 +49,7 @@ impl<P> Spec<P> {
             size: 0,
             deadline,
             policy: PolicyId::NONE,
+            instead_of: PolicyId::NONE,
             shard_key: None,
             options: OptionSet::NONE,
             idempotent: false,
@@ -142,6 +146,33 @@ pub struct Done {
     pub result: Result<(), Error>,
     /// What it took.
     pub outcome: Outcome,
+}
+
+/// What a reply meant to its call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// Nothing: its payload is of no use.
+    Nothing,
+    /// It is a result, but older than the call asked, and the freshest of those so far: its payload
+    /// may be kept for the caller, in case nothing better comes.
+    Older {
+        /// Which call.
+        call: CallKey,
+        /// The caller's mark.
+        tag: u64,
+    },
+    /// It ended the call: its payload belongs to the caller.
+    Done(Done),
+}
+
+impl Heard {
+    /// The call's end, if that is what it was.
+    pub const fn done(self) -> Option<Done> {
+        match self {
+            Heard::Done(done) => Some(done),
+            Heard::Nothing | Heard::Older { .. } => None,
+        }
+    }
 }
 
 /// What is to be done.

@@ -33,7 +33,8 @@ pub(crate) struct Policies {
 #[derive(Debug)]
 struct Name {
     classifier: Classifier,
-    limits: Limits,
+    /// None: there is nothing of its own to say.
+    limits: Option<Limits>,
     stable: u16,
     trial: Option<Box<Running>>,
     /// Policies that are only thought of.
@@ -99,7 +100,7 @@ pub(crate) struct Ended {
 
 impl Name {
     fn new(classifier: Classifier, stable: u16) -> Name {
-        let (limits, trial, shadows) = (Limits::default(), None, Vec::new());
+        let (limits, trial, shadows) = (None, None, Vec::new());
         Name { classifier, limits, stable, trial, shadows }
     }
 }
@@ -256,7 +257,7 @@ impl Policies {
     /// The policy that a call follows which begins now. `call` is its own number, the same in every
     /// run.
     pub(crate) fn enter(&mut self, id: PolicyId, call: u64) -> (u16, u16) {
-        let id = if usize::from(id.0) < self.names.len() { id.0 } else { PolicyId::NONE.0 };
+        let id = self.known(id);
         let name = &self.names[usize::from(id)];
         let version = match &name.trial {
             Some(running) if Random::new(call).next() >> 32 < running.share => running.version,
@@ -264,6 +265,11 @@ impl Policies {
         };
         self.versions[usize::from(version)].calls += 1;
         (id, version)
+    }
+
+    /// The name, or [`PolicyId::NONE`] if there is none such.
+    pub(crate) fn known(&self, id: PolicyId) -> u16 {
+        if usize::from(id.0) < self.names.len() { id.0 } else { PolicyId::NONE.0 }
     }
 
     /// A call that followed it has ended, with its last copy.
@@ -329,16 +335,21 @@ impl Policies {
     /// The name's calls are bounded by these from now on.
     pub(crate) fn limit_copies(&mut self, id: PolicyId, limits: Limits) {
         if let Some(name) = self.names.get_mut(usize::from(id.0)) {
-            name.limits = limits;
+            name.limits = Some(limits);
         }
     }
 
-    pub(crate) fn limits(&self, name: u16) -> &Limits {
-        &self.names[usize::from(name)].limits
+    /// What bounds the copies of calls that follow `name` in place of another.
+    pub(crate) fn limits(&self, name: u16, instead_of: u16) -> Limits {
+        let [own, others] = [name, instead_of].map(|name| self.names[usize::from(name)].limits);
+        own.or(others).unwrap_or_default()
     }
 
-    pub(crate) fn classifier(&self, name: u16) -> &Classifier {
-        &self.names[usize::from(name)].classifier
+    /// What judges the replies to calls that follow `name` in place of another.
+    pub(crate) fn classifier(&self, name: u16, instead_of: u16) -> &Classifier {
+        let [own, others] =
+            [name, instead_of].map(|name| &self.names[usize::from(name)].classifier);
+        own.or(others)
     }
 
     pub(crate) fn set_shadows(&mut self, id: PolicyId, shadows: Vec<Shadowed>) {

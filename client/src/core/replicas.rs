@@ -178,7 +178,8 @@ impl Replica {
     /// A reply says how fresh it is. The replica is that fresh at least: what one handler answered may
     /// be made of something older than what others find there.
     pub(crate) fn answered_with(&mut self, fresh: Freshness, lifetime: Duration, now: Instant) {
-        let known = if now < self.held_until { self.held.staleness } else { Freshness::ANY.staleness };
+        let known =
+            if now < self.held_until { self.held.staleness } else { Freshness::ANY.staleness };
         let version = fresh.version.max(self.held.version);
         self.holds(Freshness { version, staleness: fresh.staleness.min(known) }, lifetime, now);
     }

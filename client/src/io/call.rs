@@ -13,6 +13,7 @@ use bowline_runtime::payload::Payload;
 
 use super::client::Shared;
 use super::reply::{Failure, Reply};
+use super::shell::Age;
 use super::within::Within;
 use crate::core::{CallKey, PolicyId, Spec};
 
@@ -28,6 +29,7 @@ pub struct Call {
     idempotent: bool,
     single: bool,
     from_extra: bool,
+    age: Age,
     deadline: Option<Duration>,
     /// When its parent's caller stops waiting.
     until: Instant,
@@ -52,6 +54,7 @@ impl Call {
             idempotent: false,
             single: false,
             from_extra: false,
+            age: Age::Asked,
             deadline: None,
             until: Instant::FAR_FUTURE,
             least: Duration::ZERO,
@@ -73,7 +76,9 @@ impl Call {
         self
     }
 
-    /// What is done against its tail.
+    /// What is done against its tail, in place of what the configuration says of its method. What it
+    /// says of replies and of the number of copies holds still, unless this policy was
+    /// [registered](super::Client::register_with) with a view of its own.
     pub fn policy(mut self, policy: PolicyId) -> Call {
         self.policy = Some(policy);
         self
@@ -134,6 +139,16 @@ impl Call {
         self
     }
 
+    /// For who would rather have a result that is older than the call asks than none. If it fails, for
+    /// whatever reason, and such results came, the freshest of those is its result; if none did, since
+    /// the replicas knew themselves behind, the call is made once more and takes what comes. The reply
+    /// [says so](Reply::is_older), and how fresh it is; the call that failed counts as failed all the
+    /// same.
+    pub fn or_older(mut self) -> Call {
+        self.age = Age::OrOlder;
+        self
+    }
+
     /// The trace that it belongs to.
     pub fn trace(mut self, trace: TraceContext) -> Call {
         self.options.trace = Some(trace);
@@ -175,7 +190,8 @@ impl IntoFuture for Call {
     type IntoFuture = Calling;
 
     fn into_future(self) -> Calling {
-        Calling { shared: self.shared.clone(), described: Some(self), waiting: None }
+        let shared = self.shared.clone();
+        Calling { shared, described: Some(self), waiting: None, last_resort: None }
     }
 }
 
@@ -187,6 +203,8 @@ pub struct Calling {
     described: Option<Call>,
     /// From then on, while it has no result.
     waiting: Option<(usize, CallKey)>,
+    /// The same without a demand of freshness, for who makes do with less.
+    last_resort: Option<Box<Spec<Payload>>>,
 }
 
 impl Future for Calling {
@@ -197,9 +215,7 @@ impl Future for Calling {
         if let Some(call) = this.described.take() {
             match this.begin(call, context) {
                 Ok(waiting) => this.waiting = Some(waiting),
-                Err(error) => {
-                    return Poll::Ready(Err(Failure { error, payload: None, outcome: None }));
-                }
+                Err(error) => return Poll::Ready(Err(Failure::of(error))),
             }
         }
         let Some((place, _)) = this.waiting else {
@@ -209,12 +225,15 @@ impl Future for Calling {
         if result.is_ready() {
             this.waiting = None;
         }
-        result
+        match result {
+            Poll::Ready(Err(failure)) => this.make_do(failure, context),
+            result => result,
+        }
     }
 }
 
 impl Calling {
-    fn begin(&self, call: Call, context: &Context<'_>) -> Result<(usize, CallKey), Error> {
+    fn begin(&mut self, call: Call, context: &Context<'_>) -> Result<(usize, CallKey), Error> {
         let shell = &self.shared.shell;
         let now = shell.now();
         let size = u32::try_from(call.payload.len()).unwrap_or(u32::MAX);
@@ -231,6 +250,7 @@ impl Calling {
             size,
             deadline: call.until.min(now + within),
             policy: call.policy.unwrap_or(defaults.policy),
+            instead_of: defaults.policy,
             shard_key: call.shard_key,
             options: OptionSet { fresh, ..call.options },
             idempotent: call.idempotent || defaults.idempotent,
@@ -238,7 +258,29 @@ impl Calling {
             from_extra: call.from_extra,
             tag: 0,
         };
-        shell.start(spec, now, context)
+        if call.age == Age::OrOlder {
+            let options = OptionSet { fresh: None, ..spec.options };
+            self.last_resort = Some(Box::new(Spec { options, ..spec.clone() }));
+        }
+        shell.start(spec, call.age, now, context)
+    }
+
+    /// No replica had a result that is as fresh as was asked, nor one that is older, as those which
+    /// knew that they are behind did not run the call. They do if nothing is asked.
+    fn make_do(&mut self, failure: Failure, context: &Context<'_>) -> Poll<Result<Reply, Failure>> {
+        let Error { kind, executed, .. } = *failure.error();
+        let last_resort = self.last_resort.take().filter(|spec| {
+            kind == ErrorKind::Stale && (spec.idempotent || executed == Executed::No)
+        });
+        let Some(spec) = last_resort else { return Poll::Ready(Err(failure)) };
+        let shell = &self.shared.shell;
+        match shell.start(*spec, Age::Any, shell.now(), context) {
+            Ok(waiting) => {
+                self.waiting = Some(waiting);
+                Poll::Pending
+            }
+            Err(_) => Poll::Ready(Err(failure)),
+        }
     }
 }
 

@@ -127,7 +127,8 @@ impl Client {
         self.shared.shell.state.borrow_mut().calls.register(policy)
     }
 
-    /// Adds a policy with its own view of which replies count.
+    /// Adds a policy with its own view of which replies count, in place of what the configuration says
+    /// of a method.
     ///
     /// # Errors
     ///

@@ -112,7 +112,8 @@ pub struct MethodConfig {
     /// How stale a result may be at most, unless the call says how fresh it has to be; None: as it
     /// comes. Replies that do not say how fresh they are then never are results.
     pub max_staleness: Option<Duration>,
-    /// What replies are worth. It holds for the calls that follow `policy`.
+    /// What replies are worth: to calls that follow another policy, too, unless that has a view of its
+    /// own.
     pub classifier: Classifier,
     /// How many copies a call may have, and how it is tried again when all replicas refused it.
     pub limits: Limits,

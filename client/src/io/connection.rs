@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::config::Replica;
 use super::line::Line;
 use super::shell::{Answer, Shell, State};
-use crate::core::Brought;
+use crate::core::{Brought, Heard};
 
 /// The longest payload that is taken in one frame, in bytes.
 const LONGEST_FRAME: u32 = 1 << 20;
@@ -261,8 +261,11 @@ impl<'a> Connection<'a> {
     ) {
         let OptionSet { label, fresh, .. } = *options;
         let brought = Brought { fresh, payload: payload.as_ref() };
-        if let Some(done) = state.calls.on_reply_with(self.replica, reply, brought, now) {
-            state.deliver(done, Some(Answer { payload: keep(payload), label, fresh }));
+        let answer = |payload| Answer { payload: keep(payload), label, fresh };
+        match state.calls.on_reply_with(self.replica, reply, brought, now) {
+            Heard::Nothing => {}
+            Heard::Older { call, tag } => state.keep_older(call, tag, || answer(payload)),
+            Heard::Done(done) => state.deliver(done, Some(answer(payload))),
         }
     }
 

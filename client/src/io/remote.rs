@@ -21,7 +21,7 @@ use super::call::{Call, Calling};
 use super::client::Client;
 use super::config::{Config, ConnectError};
 use super::numbers::{Numbers, Snapshot};
-use super::reply::{Failure, Reply};
+use super::reply::{Failure, Reply, version};
 use super::shell::Answer;
 use crate::core::{Counters, Outcome};
 
@@ -62,6 +62,8 @@ pub struct RemoteReply {
     pub label: Option<Label>,
     /// How fresh it is, if the service says so.
     pub fresh: Option<Freshness>,
+    /// It is older than was asked: see [`Call::or_older`](super::Call::or_older).
+    pub older: bool,
     /// What it took.
     pub outcome: Outcome,
 }
@@ -81,6 +83,13 @@ impl RemoteFailure {
     /// A call that was not begun, or whose reply could not be read.
     pub(super) const fn of(error: Error) -> RemoteFailure {
         RemoteFailure { error, payload: Vec::new(), outcome: None }
+    }
+}
+
+impl RemoteReply {
+    /// As [`Reply::version`](super::Reply::version).
+    pub fn version(&self) -> Option<u64> {
+        version(self.fresh)
     }
 }
 
@@ -161,6 +170,7 @@ impl Remote {
             key: None,
             options: OptionSet::NONE,
             idempotent: false,
+            makes_do: false,
             promises: None,
         }
     }
@@ -251,6 +261,7 @@ pub struct RemoteCall {
     /// All but the key, whose fingerprint is the payload's.
     options: OptionSet,
     idempotent: bool,
+    makes_do: bool,
     /// What its service promises of the method.
     promises: Option<&'static MethodInfo>,
 }
@@ -301,6 +312,12 @@ impl RemoteCall {
         self
     }
 
+    /// As [`Call::or_older`](super::Call::or_older).
+    pub fn or_older(mut self) -> RemoteCall {
+        self.makes_do = true;
+        self
+    }
+
     /// As [`Call::trace`](super::Call::trace).
     pub fn trace(mut self, trace: TraceContext) -> RemoteCall {
         self.options.trace = Some(trace);
@@ -335,6 +352,9 @@ impl RemoteCall {
         }
         if self.idempotent {
             call = call.idempotent();
+        }
+        if self.makes_do {
+            call = call.or_older();
         }
         match self.promises {
             Some(method) => call.promised(method),
@@ -428,7 +448,8 @@ async fn until_cancelled(name: u64, calling: Calling) -> Answered {
 
 fn send_reply(reply: Reply) -> RemoteReply {
     let Answer { label, fresh, .. } = reply.answer;
-    RemoteReply { label, fresh, outcome: reply.outcome, payload: reply.into_vec() }
+    let (older, outcome) = (reply.is_older, reply.outcome);
+    RemoteReply { label, fresh, older, outcome, payload: reply.into_vec() }
 }
 
 fn send_failure(failure: Failure) -> RemoteFailure {

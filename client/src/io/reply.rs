@@ -11,6 +11,7 @@ use crate::core::Outcome;
 #[derive(Debug)]
 pub struct Reply {
     pub(super) answer: Answer,
+    pub(super) is_older: bool,
     pub(super) outcome: Outcome,
 }
 
@@ -30,10 +31,16 @@ impl Reply {
         self.answer.fresh
     }
 
+    /// It is older than was asked, and the best that there was: see
+    /// [`Call::or_older`](super::Call::or_older).
+    pub fn is_older(&self) -> bool {
+        self.is_older
+    }
+
     /// The version that it is of, if the service says so; of a write, if its handler says so, the one to
     /// ask for when reading it ([`Call::at_least`](super::Call::at_least)).
     pub fn version(&self) -> Option<u64> {
-        self.answer.fresh.map(|fresh| fresh.version).filter(|&version| version != 0)
+        version(self.answer.fresh)
     }
 
     /// The payload, for good.
@@ -54,6 +61,11 @@ impl Deref for Reply {
     fn deref(&self) -> &[u8] {
         &self.answer.payload
     }
+}
+
+/// The version of what is so fresh, if it says one.
+pub(super) fn version(fresh: Option<Freshness>) -> Option<u64> {
+    fresh.map(|fresh| fresh.version).filter(|&version| version != 0)
 }
 
 /// A call that failed.

@@ -21,7 +21,21 @@ struct Waiter {
     call: Option<CallKey>,
     /// None once it was woken.
     waker: Option<Waker>,
+    age: Age,
+    /// The freshest result that was older than it asked.
+    older: Option<Answer>,
     result: Option<(Done, Option<Answer>)>,
+}
+
+/// How old a call's result may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Age {
+    /// No older than it asks.
+    Asked,
+    /// Older, for want of such.
+    OrOlder,
+    /// As it comes: there was none such.
+    Any,
 }
 
 /// What a reply brought that ended a call.
@@ -104,11 +118,13 @@ impl Shell {
     pub(super) fn start(
         &self,
         spec: Spec<Payload>,
+        age: Age,
         now: Instant,
         context: &Context<'_>,
     ) -> Result<(usize, CallKey), Error> {
         let mut state = self.state.borrow_mut();
-        let waiter = Waiter { call: None, waker: Some(context.waker().clone()), result: None };
+        let waker = Some(context.waker().clone());
+        let waiter = Waiter { call: None, waker, age, older: None, result: None };
         let place = state.waiters.insert(waiter);
         match state.calls.start(now, Spec { tag: place as u64, ..spec }) {
             Ok(call) => {
@@ -135,15 +151,16 @@ impl Shell {
             }
             return Poll::Pending;
         };
-        state.waiters.remove(place);
-        let outcome = done.outcome;
-        Poll::Ready(match (done.result, answer) {
-            (Ok(()), Some(answer)) => Ok(Reply { answer, outcome }),
-            (Ok(()), None) => {
-                let payload = self.pool.copy(&[]);
-                Ok(Reply { answer: Answer { payload, label: None, fresh: None }, outcome })
+        let Waiter { age, older, .. } = state.waiters.remove(place);
+        let (outcome, is_older) = (done.outcome, age == Age::Any);
+        Poll::Ready(match (done.result, answer, older) {
+            (Ok(()), Some(answer), _) => Ok(Reply { answer, is_older, outcome }),
+            (Ok(()), None, _) => {
+                let answer = Answer { payload: self.pool.copy(&[]), label: None, fresh: None };
+                Ok(Reply { answer, is_older, outcome })
             }
-            (Err(error), answer) => {
+            (Err(_), _, Some(answer)) => Ok(Reply { answer, is_older: true, outcome }),
+            (Err(error), answer, None) => {
                 let payload = answer.map(|answer| answer.payload);
                 Err(Failure { error, payload, outcome: Some(outcome) })
             }
@@ -219,6 +236,14 @@ impl State {
             while let Some(end) = self.calls.poll_end() {
                 spans.ended(end);
             }
+        }
+    }
+
+    /// Keeps a result that is older than was asked, if who waits makes do with that.
+    pub(super) fn keep_older(&mut self, call: CallKey, tag: u64, answer: impl FnOnce() -> Answer) {
+        let waiter = self.waiters.get_mut(tag as usize);
+        if let Some(waiter) = waiter.filter(|it| it.call == Some(call) && it.age == Age::OrOlder) {
+            waiter.older = Some(answer());
         }
     }
 

@@ -13,12 +13,14 @@ use super::reply::{Failure, Reply};
 /// A client calls the methods of a declared service: with what the configuration says of each, and
 /// what the service promises of it. A method that may not be duplicated, or not with so large a
 /// payload, has one copy, whatever the policy; one that would have too little time left is not sent.
+/// [`WithReply`](bowline_protocol::service::WithReply) around a client gives the reply beside each
+/// value: its version, what it took.
 ///
 /// ```no_run
 /// use std::time::Duration;
 ///
 /// use bowline_client::{Client, Config, Replica};
-/// use bowline_protocol::service::Raw;
+/// use bowline_protocol::service::{Raw, WithReply};
 ///
 /// bowline_protocol::service! {
 ///     /// Says hello.
@@ -34,13 +36,20 @@ use super::reply::{Failure, Reply};
 /// let hello = greeter::Client(&client).greet(&"Anna".to_owned()).await?;
 /// let soon = client.with(|call| call.deadline(Duration::from_millis(50)));
 /// println!("{hello}, {}", greeter::Client(soon).greet(&"Otto".to_owned()).await?);
+/// let (_, reply) = greeter::Client(WithReply(&client)).greet(&"Ida".to_owned()).await?;
+/// println!("of version {:?}, after {:?}", reply.version(), reply.outcome().latency);
 /// # Ok(())
 /// # }
 /// # fn main() {}
 /// ```
 impl Caller for Client {
     type Payload = Reply;
+    type Answer<T> = T;
     type Error = Failure;
+
+    fn answer<T>(&self, value: T, _: Reply) -> T {
+        value
+    }
 
     async fn call(
         &self,
@@ -68,7 +77,12 @@ impl Client {
 
 impl<F: Fn(Call) -> Call> Caller for With<Client, F> {
     type Payload = Reply;
+    type Answer<T> = T;
     type Error = Failure;
+
+    fn answer<T>(&self, value: T, _: Reply) -> T {
+        value
+    }
 
     async fn call(
         &self,
@@ -83,7 +97,12 @@ impl<F: Fn(Call) -> Call> Caller for With<Client, F> {
 
 impl Caller for Remote {
     type Payload = RemoteReply;
+    type Answer<T> = T;
     type Error = RemoteFailure;
+
+    fn answer<T>(&self, value: T, _: RemoteReply) -> T {
+        value
+    }
 
     async fn call(
         &self,
@@ -103,7 +122,12 @@ impl Remote {
 
 impl<F: Fn(RemoteCall) -> RemoteCall> Caller for With<Remote, F> {
     type Payload = RemoteReply;
+    type Answer<T> = T;
     type Error = RemoteFailure;
+
+    fn answer<T>(&self, value: T, _: RemoteReply) -> T {
+        value
+    }
 
     async fn call(
         &self,

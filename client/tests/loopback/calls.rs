@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use bowline_client::Client;
+use bowline_client::core::{Classifier, Verdict};
+use bowline_client::io::MethodConfig;
 use bowline_protocol::{
     CancelReason, Cause, ErrorKind, How, Label, MethodInfo, ServiceInfo, Status,
 };
@@ -156,7 +158,7 @@ fn a_call_that_is_never_awaited_is_never_made() {
 #[test]
 fn a_methods_settings_hold_for_its_calls() {
     run(async {
-        let config = bowline_client::io::MethodConfig {
+        let config = MethodConfig {
             policy: tied(),
             idempotent: true,
             deadline: DEADLINE,
@@ -166,6 +168,25 @@ fn a_methods_settings_hold_for_its_calls() {
         let reply = world.client.call(READ, b"x").await.unwrap();
         assert!(reply.outcome().tied);
         assert!(world.servers[0].requests.borrow()[0].0.idempotent);
+    });
+}
+
+#[test]
+fn a_methods_view_of_replies_holds_whatever_policy_a_call_follows() {
+    run(async {
+        let odd = Classifier::new(|status, payload: &[u8]| match payload {
+            b"damaged" => Verdict::Fatal,
+            _ => Verdict::of(status),
+        });
+        let config =
+            MethodConfig { classifier: odd, deadline: DEADLINE, ..MethodConfig::default() };
+        let world = World::with(|all| all.methods.push((READ, config))).await;
+        let policy = world.client.register(tied()).unwrap();
+        let failure = world.client.call(READ, b"damaged").policy(policy).await.unwrap_err();
+        assert_eq!(failure.error().kind, ErrorKind::Invalid);
+        let lenient = world.client.register_with(tied(), Classifier::new(|_, _| Verdict::Good));
+        let call = world.client.call(READ, b"damaged").policy(lenient.unwrap());
+        assert_eq!(&call.await.unwrap()[..], b"damaged");
     });
 }
 

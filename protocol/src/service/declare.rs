@@ -91,7 +91,10 @@ macro_rules! service {
                     /// # Errors
                     ///
                     /// The caller's.
-                    $inner async fn $method(&self, request: &$request) -> Result<$reply, C::Error> {
+                    $inner async fn $method(
+                        &self,
+                        request: &$request,
+                    ) -> Result<C::Answer<$reply>, C::Error> {
                         bowline::call::<$method, C>(&self.0, request).await
                     }
                 )*

@@ -37,8 +37,13 @@ impl ServiceError {
 pub trait Caller {
     /// The payload of a reply.
     type Payload: AsRef<[u8]>;
+    /// What a method of a module's `Client` gives, its reply having been read as a `T`.
+    type Answer<T>;
     /// Why a call failed.
     type Error: From<CodecError>;
+
+    /// What it gives for this value, which stood in that payload.
+    fn answer<T>(&self, value: T, payload: Self::Payload) -> Self::Answer<T>;
 
     /// Calls `method`; `encode` writes the request's payload, behind whatever stands in the buffer.
     fn call(
@@ -50,7 +55,12 @@ pub trait Caller {
 
 impl<C: Caller> Caller for &C {
     type Payload = C::Payload;
+    type Answer<T> = C::Answer<T>;
     type Error = C::Error;
+
+    fn answer<T>(&self, value: T, payload: C::Payload) -> C::Answer<T> {
+        C::answer(self, value, payload)
+    }
 
     fn call(
         &self,
@@ -58,6 +68,29 @@ impl<C: Caller> Caller for &C {
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError>,
     ) -> impl Future<Output = Result<Self::Payload, Self::Error>> {
         C::call(self, method, encode)
+    }
+}
+
+/// A caller whose methods give the reply itself beside its value, for who wants to know more of it
+/// than what it says: of which version it is, how long it took.
+#[derive(Clone, Copy, Debug)]
+pub struct WithReply<C>(pub C);
+
+impl<C: Caller> Caller for WithReply<C> {
+    type Payload = C::Payload;
+    type Answer<T> = (T, C::Payload);
+    type Error = C::Error;
+
+    fn answer<T>(&self, value: T, payload: C::Payload) -> (T, C::Payload) {
+        (value, payload)
+    }
+
+    fn call(
+        &self,
+        method: &'static MethodInfo,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CodecError>,
+    ) -> impl Future<Output = Result<Self::Payload, Self::Error>> {
+        self.0.call(method, encode)
     }
 }
 
@@ -114,10 +147,11 @@ pub trait VisitMethod<D, Cx> {
 pub async fn call<M: TypedMethod, C: Caller>(
     caller: &C,
     request: &M::Request,
-) -> Result<M::Reply, C::Error> {
+) -> Result<C::Answer<M::Reply>, C::Error> {
     let encode = |out: &mut Vec<u8>| <M::Codec as Codec<M::Request>>::encode(request, out);
     let payload = caller.call(M::INFO, encode).await?;
-    Ok(<M::Codec as Codec<M::Reply>>::decode(payload.as_ref())?)
+    let value = <M::Codec as Codec<M::Reply>>::decode(payload.as_ref())?;
+    Ok(caller.answer(value, payload))
 }
 
 /// One answer of a typed method: what a module's `Serving` does. The reply's payload is appended to

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bowline_protocol::service::{
     Caller, CodecError, Dispatch, HandleMethod, Mismatch, Raw, ServiceError, TypedMethod,
-    VisitMethod,
+    VisitMethod, WithReply,
 };
 use bowline_protocol::{
     Attempt, Cause, ClientId, Frame, Inbox, Load, Method, MethodInfo, Reply, Request, Seq,
@@ -56,7 +56,12 @@ struct Loopback;
 
 impl Caller for Loopback {
     type Payload = Vec<u8>;
+    type Answer<T> = T;
     type Error = Failure;
+
+    fn answer<T>(&self, value: T, _: Vec<u8>) -> T {
+        value
+    }
 
     async fn call(
         &self,
@@ -116,6 +121,8 @@ fn now<F: Future>(future: F) -> F::Output {
 fn a_typed_call_goes_there_and_back() {
     let client = words::Client(&Loopback);
     assert_eq!(now(client.get(&"knot".into())), Ok("bowline".into()));
+    let client = words::Client(WithReply(&Loopback));
+    assert_eq!(now(client.get(&"knot".into())), Ok(("bowline".into(), b"bowline".to_vec())));
 }
 
 #[test]

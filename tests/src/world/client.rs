@@ -309,7 +309,7 @@ impl Client {
         now: Instant,
         thawed: Nanos,
     ) {
-        if let Some(done) = self.calls.on_reply_with(from, reply, brought, now) {
+        if let Some(done) = self.calls.on_reply_with(from, reply, brought, now).done() {
             if done.result.is_ok() {
                 self.check_answer(env, &done, from, brought.payload);
                 self.check_freshness(env, &done, reply.attempt);

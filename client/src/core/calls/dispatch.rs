@@ -31,6 +31,7 @@ impl<P> Calls<P> {
         let class = self.methods.class(kind.at(distance), now);
         let name = self.client.0 ^ self.slots.get(slot).seq;
         let (name, policy) = self.policies.enter(spec.policy, name);
+        let instead_of = self.policies.known(spec.instead_of);
         let call = self.slots.get_mut(slot);
         call.phase = Phase::Waiting;
         call.tag = spec.tag;
@@ -38,7 +39,7 @@ impl<P> Calls<P> {
         call.size = spec.size;
         call.method = spec.method;
         (call.kind, call.class) = (kind.at(distance), class);
-        (call.name, call.policy) = (name, policy);
+        (call.name, call.policy, call.instead_of) = (name, policy, instead_of);
         call.shard_key = spec.shard_key;
         // Who asks for any freshness asks for none.
         let fresh = spec.options.fresh.filter(|asked| *asked != Freshness::ANY);
@@ -59,7 +60,7 @@ impl<P> Calls<P> {
         (call.len, call.live, call.ran) = (0, 0, 0);
         (call.tokens, call.lent) = (0, 0);
         (call.sent, call.hedges) = (0, 0);
-        call.held = None;
+        (call.held, call.older) = (None, None);
         call.pair = None;
         let key = CallKey(bowline_protocol::Seq(call.seq));
         self.counters.calls += 1;

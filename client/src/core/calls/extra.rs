@@ -281,7 +281,7 @@ impl<P> Calls<P> {
         let call = self.slots.get(slot);
         let unsent = |copy: &&Copied| copy.state == State::Ended(End::Unsent);
         let sent = usize::from(call.len) - call.copies().iter().filter(unsent).count();
-        let most = usize::from(self.policies.limits(call.name).attempts);
+        let most = usize::from(self.policies.limits(call.name, call.instead_of).attempts);
         sent >= most || usize::from(call.len) == MAX_ATTEMPTS
     }
 

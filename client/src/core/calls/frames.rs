@@ -1,8 +1,10 @@
 //! What servers say, and what becomes of it.
 
+use core::cmp::Reverse;
+
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Ended, Error, ErrorKind, Executed, Freshness, How, Overloaded,
-    ReplicaId, Reply, Started, Status, Twin,
+    ReplicaId, Reply, Seq, Started, Status, Twin,
 };
 use bowline_time::Instant;
 
@@ -11,13 +13,13 @@ use crate::core::call::{Call, State};
 use crate::core::classify::{Brought, Verdict};
 use crate::core::guard::Event;
 use crate::core::notice::Notice;
-use crate::core::outcome::{Done, End};
+use crate::core::outcome::{CallKey, Done, End, Heard};
 
 impl<P> Calls<P> {
     /// A reply came. If it ends the call, that is returned, and the reply's payload belongs to the
     /// caller; else the payload is of no use.
     pub fn on_reply(&mut self, from: ReplicaId, reply: &Reply, now: Instant) -> Option<Done> {
-        self.on_reply_with(from, reply, Brought::default(), now)
+        self.on_reply_with(from, reply, Brought::default(), now).done()
     }
 
     /// The same, of a reply that says how fresh it is, or has a payload that the method's
@@ -28,8 +30,8 @@ impl<P> Calls<P> {
         reply: &Reply,
         brought: Brought<'_>,
         now: Instant,
-    ) -> Option<Done> {
-        let (slot, n) = self.locate(from, reply.attempt)?;
+    ) -> Heard {
+        let Some((slot, n)) = self.locate(from, reply.attempt) else { return Heard::Nothing };
         self.hear(slot, n, reply.load, now);
         self.note(slot, Event::Reply { queued: reply.load.queued });
         if reply.executed {
@@ -48,10 +50,10 @@ impl<P> Calls<P> {
         self.end_copy(slot, n, End::Replied, now);
         if !self.slots.get(slot).is_waiting() {
             self.end_watched(slot, now);
-            return None;
+            return Heard::Nothing;
         }
         let executed = if reply.executed { Executed::Yes } else { Executed::No };
-        match verdict {
+        let done = match verdict {
             Verdict::Good => Some(self.win(slot, n, Ok(()), now)),
             Verdict::Fatal => {
                 let executed = self.slots.get(slot).executed();
@@ -63,9 +65,29 @@ impl<P> Calls<P> {
             }
             Verdict::Stale => {
                 self.counters.stale += 1;
-                self.hold_and_carry_on(slot, Error::new(ErrorKind::Stale, executed), now)
+                let kept = self.keep_older(slot, reply.status, brought.fresh);
+                let error = Error::new(ErrorKind::Stale, executed);
+                let done = self.hold_and_carry_on(slot, error, now);
+                if let Some(older) = kept {
+                    self.effects.extend(done.map(Pending::Done));
+                    return older;
+                }
+                done
             }
+        };
+        done.map_or(Heard::Nothing, Heard::Done)
+    }
+
+    /// A result is older than was asked: what is to be heard of it, if it is the freshest of those.
+    fn keep_older(&mut self, slot: u32, status: Status, fresh: Option<Freshness>) -> Option<Heard> {
+        let (call, fresh) = (self.slots.get_mut(slot), fresh.unwrap_or(Freshness::ANY));
+        // A version tells more than the time since, which may be another clock's.
+        let order = |it: Freshness| (it.version, Reverse(it.staleness));
+        if status != Status::Ok || call.older.is_some_and(|known| order(known) >= order(fresh)) {
+            return None;
         }
+        call.older = Some(fresh);
+        Some(Heard::Older { call: CallKey(Seq(call.seq)), tag: call.tag })
     }
 
     /// Takes note of what a reply says of its replica's freshness, or does not say to who asked.
@@ -108,7 +130,8 @@ impl<P> Calls<P> {
             // Who does not say how fresh it is promises nothing.
             brought.fresh.is_some_and(|fresh| fresh.satisfies(&asked))
         });
-        match self.policies.classifier(call.name).judge(status, brought.payload) {
+        let classifier = self.policies.classifier(call.name, call.instead_of);
+        match classifier.judge(status, brought.payload) {
             Verdict::Good if !is_fresh => Verdict::Stale,
             verdict => verdict,
         }

@@ -180,7 +180,8 @@ impl<P> Calls<P> {
         self.register_with(policy, Classifier::default())
     }
 
-    /// Adds a policy with its own view of which replies count.
+    /// Adds a policy with its own view of which replies count, in place of that of the policy
+    /// [instead of which](Spec::instead_of) a call follows it.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ impl<P> Calls<P> {
     /// Sets when the call is tried again, if it may be, and a token is there for it.
     pub(super) fn plan_retry(&mut self, slot: u32, now: Instant) -> bool {
         let call = self.slots.get(slot);
-        let own = self.policies.limits(call.name).retry;
+        let own = self.policies.limits(call.name, call.instead_of).retry;
         let Some(rule) = own.or(self.config.retry) else { return false };
         if call.retries >= rule.most || !call.was_only_refused() || self.is_used_up(slot) {
             return false;

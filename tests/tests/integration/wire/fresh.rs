@@ -167,6 +167,43 @@ fn a_handler_that_answers_from_something_older_is_believed() {
 }
 
 #[test]
+fn who_makes_do_with_an_older_result_gets_the_best_there_is_and_is_told() {
+    let world = World::new();
+    world.logs.iter().for_each(|log| log.version.store(5, Relaxed));
+    run(world.config(), async |client| {
+        let older = |method, asked| {
+            client.call(method, b"x").idempotent().at_least(asked).deadline(PATIENCE).or_older()
+        };
+        let reply = older(READ, 5).await.expect("both have it");
+        assert!(!reply.is_older());
+        let reply = older(READ_OLD, 3).await.expect("both ran it, and are of version 1");
+        assert_eq!((reply.is_older(), reply.version()), (true, Some(1)));
+        assert_eq!(reply.outcome().attempts, 2);
+        world.logs.iter().for_each(|log| log.reads.store(0, Relaxed));
+        let reply = older(READ, 9).await.expect("both refused, and one ran it then");
+        assert_eq!((reply.is_older(), reply.version()), (true, Some(5)));
+        assert_eq!(world.reads(), [1, 0]);
+    });
+}
+
+#[test]
+fn a_typed_read_is_told_its_version_beside_its_value() {
+    bowline_protocol::service! {
+        mod log("log") with bowline_protocol::service::Raw {
+            1 => read(()) -> Vec<u8> { idempotent, duplicable: 1024 };
+        }
+    }
+    let world = World::new();
+    world.logs[0].version.store(3, Relaxed);
+    run(world.config(), async |client| {
+        let client = client.with(|call| call.deadline(PATIENCE).at_most_stale(PATIENCE));
+        let stub = log::Client(bowline_protocol::service::WithReply(client));
+        let (value, reply) = stub.read(&()).await.expect("a version");
+        assert_eq!((value, reply.version()), (3u64.to_le_bytes().to_vec(), Some(3)));
+    });
+}
+
+#[test]
 fn it_goes_the_same_way_by_a_handle_of_another_thread() {
     let world = World::new();
     world.logs[1].version.store(7, Relaxed);

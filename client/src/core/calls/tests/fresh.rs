@@ -66,6 +66,32 @@ fn a_call_for_which_all_are_too_old_says_so() {
 }
 
 #[test]
+fn the_freshest_of_the_results_that_are_too_old_is_told_of_and_ends_the_call_as_stale() {
+    let mut world = World::new();
+    let call = world.ask(world.none);
+    let heard = [(A, 5), (B, 6), (C, 4)].map(|(from, version)| {
+        let n = from.0 - A.0;
+        let attempt = attempt(call, n);
+        let reply = Reply { attempt, status: Status::Ok, executed: true, load: Load::default() };
+        let heard = world.calls.on_reply_with(from, &reply, held(version), world.now);
+        world.drain();
+        heard
+    });
+    let older = Heard::Older { call, tag: 42 };
+    assert_eq!(heard[..2], [older, older]);
+    let done = heard[2].done().unwrap();
+    assert_eq!(done.result.unwrap_err().kind, ErrorKind::Stale);
+    assert_eq!(world.done, [], "it ended once");
+
+    let call = world.ask(world.none);
+    [A, B].iter().for_each(|replica| world.closed(*replica));
+    world.done.clear();
+    let (at, n, _) = world.sends.last().map(|(at, it)| (*at, it.attempt.n, it.cause)).unwrap();
+    assert_eq!((at, world.reply_with(at, call, n, Status::Ok, held(6)).is_some()), (C, true));
+    world.at_rest();
+}
+
+#[test]
 fn a_refusal_as_too_old_costs_no_token_as_nothing_ran() {
     let mut world = World::with(BudgetConfig { burst: 0, ..BudgetConfig::default() }, |_| {});
     let call = world.ask(world.none);
@@ -220,6 +246,26 @@ fn the_classifier_sees_the_payload_and_only_what_it_holds_good_wins() {
 }
 
 #[test]
+fn a_replica_whose_replies_the_classifier_refuses_is_ejected() {
+    let mut world = World::new();
+    let damaged = Classifier::new(|_, payload| match payload {
+        b"damaged" => Verdict::Retryable,
+        _ => Verdict::Good,
+    });
+    let policy = world.calls.register_with(Policy::None, damaged).unwrap();
+    let brought = |payload| Brought { fresh: None, payload };
+    for _ in 0..5 {
+        let call = world.start(policy);
+        assert_eq!(world.reply_with(A, call, 0, Status::Ok, brought(b"damaged")), None);
+        assert!(world.reply_with(B, call, 1, Status::Ok, brought(b"sound")).is_some());
+    }
+    assert_eq!(world.calls.counters().ejected, 1);
+    world.sends.clear();
+    world.start(policy);
+    assert_eq!(world.sent().0, B);
+}
+
+#[test]
 fn another_classifier_holds_for_the_calls_that_are_under_way_too() {
     let mut world = World::new();
     let policy = world.calls.register(Policy::None).unwrap();
@@ -228,6 +274,27 @@ fn another_classifier_holds_for_the_calls_that_are_under_way_too() {
     assert_eq!(world.reply(A, call, 0, Status::App(7)), None);
     let done = world.reply(B, call, 1, Status::App(8)).unwrap();
     assert_eq!(done.result.unwrap_err().kind, ErrorKind::App(8));
+}
+
+#[test]
+fn a_call_that_follows_another_policy_is_judged_and_bounded_as_all_of_its_method() {
+    let mut world = World::new();
+    let method = world.tied;
+    world.calls.classify(method, Classifier::by_error(vec![(7, Verdict::Retryable)]));
+    let two = crate::core::Limits { attempts: 2, ..Default::default() };
+    world.calls.limit_copies(method, two).unwrap();
+    let plain = world.calls.register(Policy::None).unwrap();
+    let spec = Spec { instead_of: method, ..world.spec(plain) };
+    let call = world.try_start(spec).unwrap();
+    assert_eq!(world.reply(A, call, 0, Status::App(7)), None);
+    let done = world.reply(B, call, 1, Status::App(7)).unwrap();
+    assert_eq!(done.result.unwrap_err().kind, ErrorKind::App(7), "two copies at most");
+
+    let own = Classifier::by_error(vec![(7, Verdict::Good)]);
+    let lenient = world.calls.register_with(Policy::None, own).unwrap();
+    let call = world.try_start(Spec { policy: lenient, ..spec }).unwrap();
+    let done = world.reply(A, call, 0, Status::App(7)).unwrap();
+    assert!(done.result.is_ok(), "it has a view of its own");
 }
 
 #[test]

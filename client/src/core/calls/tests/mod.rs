@@ -24,7 +24,7 @@ use bowline_protocol::{
 use bowline_time::Instant;
 
 use crate::core::{
-    Brought, Budget, BudgetConfig, CallKey, Calls, Classifier, Config, Delay, Done, Effect,
+    Brought, Budget, BudgetConfig, CallKey, Calls, Classifier, Config, Delay, Done, Effect, Heard,
     HedgePolicy, PickRule, Policy, PolicyId, RetryConfig, Spec, Stagger, TiePolicy,
 };
 
@@ -167,9 +167,12 @@ impl World {
         let unstarted = matches!(status, Status::NoSuchMethod | Status::BadRequest | Status::Stale);
         let attempt = attempt(call, n);
         let reply = Reply { attempt, status, executed: !unstarted, load: Load::default() };
-        let done = self.calls.on_reply_with(from, &reply, brought, self.now);
+        let heard = self.calls.on_reply_with(from, &reply, brought, self.now);
         self.drain();
-        done
+        match heard {
+            Heard::Older { .. } => self.done.pop(),
+            heard => heard.done(),
+        }
     }
 
     fn ok(&mut self, from: ReplicaId, call: CallKey, n: u16) -> Option<Done> {
