@@ -144,7 +144,8 @@ impl RetryConfig {
         let minute = Duration::from_secs(60);
         let held = self.first >= Duration::from_micros(10) && self.first <= minute;
         check_span("retry.first", self.first, held, "10 us to 60 s")?;
-        check_span("retry.max", self.max, self.max <= minute, "up to 60 s")
+        let held = self.max >= self.first && self.max <= minute;
+        check_span("retry.max", self.max, held, "at least retry.first, and up to 60 s")
     }
 }
 

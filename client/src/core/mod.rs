@@ -59,9 +59,9 @@ pub use budget::{Budget, BudgetConfig, NoToken, Token};
 pub use call::MAX_ATTEMPTS;
 pub use calls::{Calls, Histograms};
 pub use classify::{Brought, Classifier, Verdict};
-#[cfg(feature = "io")]
-pub(crate) use config::check;
 pub use config::{Config, ConfigError, Limits, RetryConfig};
+#[cfg(feature = "io")]
+pub(crate) use config::{check, check_span};
 pub use counters::{Counters, Denied, SwitchedOff};
 pub use guard::{AutoOff, OffReason};
 pub use health::EjectConfig;

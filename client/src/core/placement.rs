@@ -46,6 +46,8 @@ impl Placement {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         check("replica.distance", self.distance, self.distance <= 3, "0 to 3")?;
         check("replica.weight", self.weight, (1..=32).contains(&self.weight), "1 to 32")?;
+        let served = self.methods.as_ref().is_none_or(|methods| !methods.is_empty());
+        check("replica.methods", "empty", served, "left out, or one at least")?;
         let backwards = self.keys.iter().find(|keys| keys.is_empty());
         let found = backwards.map_or(String::new(), |keys| format!("{keys:?}"));
         check("replica.keys", found, backwards.is_none(), "from the lower to the higher")

@@ -138,6 +138,7 @@ impl MethodConfig {
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         self.policy.validate()?;
         self.limits.validate()?;
+        core::check_span("deadline", self.deadline, !self.deadline.is_zero(), "above zero")?;
         if let Some(Canary { policy, share }) = &self.canary {
             core::check("canary.share", share, (0.0..=1.0).contains(share), "0 to 1")?;
             policy.validate()?;

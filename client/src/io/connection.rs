@@ -16,7 +16,7 @@ use bowline_protocol::{
 use bowline_runtime::net::{Lease, TcpStream};
 use bowline_runtime::payload::Payload;
 use bowline_runtime::{Duration, Instant, Sleep, sleep, sleep_until};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::config::Replica;
 use super::line::Line;
@@ -65,26 +65,53 @@ enum Ended {
     Assembly(#[from] AssemblyError),
 }
 
+/// When a replica is dialled again. One that is lost as soon as it is there is dialled as seldom as
+/// one that is not there at all, and either is worth a warning once.
+struct Redial {
+    backoff: Backoff,
+    /// A connection that lasted so long was one.
+    steady: Duration,
+    is_told: bool,
+}
+
+impl Redial {
+    const fn new((first, max): (Duration, Duration), seed: u64) -> Redial {
+        Redial { backoff: Backoff::new(first, max, seed), steady: max, is_told: false }
+    }
+
+    /// A connection has ended that was up for so long, if it ever was. How long to wait before the
+    /// next, and whether that is news.
+    fn after(&mut self, up: Option<Duration>) -> (Duration, bool) {
+        if up.is_some_and(|up| up >= self.steady) {
+            self.backoff.reset();
+            self.is_told = false;
+        }
+        (self.backoff.next_wait(), !core::mem::replace(&mut self.is_told, true))
+    }
+}
+
 /// Keeps a connection to the replica for as long as the task lives.
 pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
-    let (first, max) = terms.backoff;
-    let mut backoff = Backoff::new(first, max, terms.seed ^ u64::from(replica.id.0));
+    let mut redial = Redial::new(terms.backoff, terms.seed ^ u64::from(replica.id.0));
     loop {
+        let mut up = None;
         let ended = match TcpStream::connect(replica.address, terms.dial).await {
             Ok(stream) => {
                 let mut connection = Connection::new(&shell, stream, replica.id, &terms);
                 let inbox = Inbox::new(terms.frame_bytes());
                 let ended = connection.run(inbox.with_features(connection.link.features())).await;
                 connection.close(&ended);
-                if connection.link.is_up() {
-                    backoff.reset();
-                }
+                up = connection.up_since.map(|since| shell.now() - since);
                 ended
             }
             Err(error) => Ended::Io(error),
         };
-        let wait = backoff.next_wait();
-        warn!(replica = replica.id.0, address = %replica.address, ?wait, "{ended}");
+        let (wait, is_news) = redial.after(up);
+        let (id, address) = (replica.id.0, replica.address);
+        match is_news {
+            true => warn!(replica = id, %address, ?wait, "{ended}; it is dialled until it is back"),
+            false => debug!(replica = id, %address, ?wait, "{ended}"),
+        }
         let text = format!("replica {} at {}: {ended}", replica.id, replica.address);
         shell.state.borrow_mut().last_error = Some(text);
         shell.changed.notify();
@@ -100,6 +127,7 @@ struct Connection<'a> {
     link: Link,
     /// Once both sides know each other.
     line: Option<Rc<Line>>,
+    up_since: Option<Instant>,
     max_reply: u32,
     reply_budget: usize,
 }
@@ -124,7 +152,16 @@ impl<'a> Connection<'a> {
         hello.takes = Some(Takes { frame: terms.frame_bytes(), payload: terms.max_reply });
         let link = Link::dialled(hello, Some(replica), terms.link, shell.now());
         let Terms { max_reply, reply_budget, .. } = *terms;
-        Connection { shell, stream, replica, link, line: None, max_reply, reply_budget }
+        Connection {
+            shell,
+            stream,
+            replica,
+            link,
+            line: None,
+            up_since: None,
+            max_reply,
+            reply_budget,
+        }
     }
 
     async fn run(&mut self, mut inbox: Inbox) -> Ended {
@@ -327,6 +364,7 @@ impl<'a> Connection<'a> {
         state.calls.on_connected(self.replica, station);
         drop(state);
         self.line = Some(line);
+        self.up_since = Some(self.shell.now());
         info!(replica = self.replica.0, core = station.core, "connected");
         self.shell.changed.notify();
     }
@@ -353,5 +391,25 @@ impl<'a> Connection<'a> {
         state.calls.on_closed(self.replica, now);
         drop(state);
         self.shell.pump();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn who_is_lost_as_soon_as_it_is_there_is_dialled_ever_less_often_and_warned_of_once() {
+        let mut redial = Redial::new((MS(10), MS(1000)), 1);
+        assert!(redial.after(None).1);
+        for _ in 0..10 {
+            let (_, is_news) = redial.after(Some(MS(900)));
+            assert!(!is_news);
+        }
+        assert!(redial.after(Some(MS(2))).0 >= MS(500));
+        let (wait, is_news) = redial.after(Some(MS(1000)));
+        assert!(is_news && wait <= MS(10), "it was there, and is not any more: {wait:?}");
     }
 }

@@ -1,8 +1,12 @@
-//! The configuration as it is written in a file.
+//! The configuration as it is written in a file: all that a file may say, of which only the
+//! replicas have to be said. What is left out is as the defaults of the settings' types say, which
+//! are named in brackets: there the units and ranges stand, too. Spans are `"10us"`, `"1.5ms"`, `"2s"`.
 //!
 //! ```
 //! let config = bowline_client::Config::from_toml(r#"
 //!     second_copies = true        # false stops all hedges and ties at once
+//!     zone = "a"                  # where this client is: nearer replicas are asked first
+//!     region = "north"
 //!
 //!     pick = "power-of-two"       # or "hot-cold", "round-robin", "first"
 //!     warm_up = "10s"             # a replica that was just connected is spared for so long
@@ -12,9 +16,12 @@
 //!     retry = { most = 2, first = "1ms", max = "100ms" }   # what all replicas refused
 //!     eject = { after = 5, first = "1s", max = "30s" }     # or { enabled = false }
 //!
-//!     [budget]                    # for extra copies, of all methods together
+//!     [budget]                    # for extra copies, of all methods together (core::BudgetConfig)
 //!     fraction = 0.05             # so many a call that succeeds
-//!     burst = 256
+//!     per_second = 1.0            # and so many with time
+//!     burst = 256                 # the most that is saved up
+//!     outstanding = 1024          # the most that tied calls may have lent at a time
+//!     drain = 1.0                 # so many are lost with a call that fails
 //!
 //!     [[replica]]
 //!     id = 1
@@ -37,12 +44,38 @@
 //!     idempotent = true
 //!     deadline = "50ms"
 //!     max_staleness = "250ms"     # older replies are no results, nor those that do not say
-//!     replies = { retryable = [7], stale = [9] }  # of the service's own errors; others are final
+//!     replies = { good = [5], retryable = [7], stale = [9] } # the service's own errors; others are final
 //!     max_attempts = 4            # copies of a call in all
 //!     retry = { most = 1 }        # in the place of the one above
-//!     tie = { stagger = "200us" }
-//!     hedge = { percentile = 0.95, min = "1ms", max = "20ms" }
-//!     budget = { fraction = 0.02 }            # besides the one for all methods
+//!     budget = { fraction = 0.02 }            # besides the one for all methods; the same settings
+//!
+//!     [method.tie]                            # two copies that stop each other (core::TiePolicy)
+//!     stagger = "200us"                       # the second's; left out: measured
+//!     window = "10ms"                         # for which servers remember that one has started
+//!     max_payload = 65536                     # larger requests have one copy
+//!
+//!     [method.hedge]                          # (core::HedgePolicy, core::Percentile)
+//!     percentile = 0.95                       # of what copies take; or a fixed `delay` and none of these:
+//!     min = "1ms"
+//!     max = "20ms"
+//!     fallback = "5ms"                        # while there are too few samples; left out: no hedge then
+//!     least_samples = 100
+//!     change_per_second = 2.0                 # the delay grows or shrinks by this factor at most
+//!     max_rise = 4.0                          # and never above so many times what it was in calm
+//!     max_hedges = 1                          # copies besides the first
+//!     least_useful = "100us"                  # with less time left there is none
+//!     max_payload = 65536
+//!
+//!     [method.hedge.auto_off]                 # when hedges do no good (core::AutoOff); or enabled = false
+//!     window = "1s"                           # each is looked at by itself
+//!     least_calls = 200                       # with fewer, nothing is concluded
+//!     max_pushback = 0.1                      # refused or shed, a call
+//!     max_errors = 0.2                        # failed, a call
+//!     max_queued = 64.0                       # requests that wait at a replica, on average
+//!     min_wins = 0.01                         # hedges that were of use
+//!     least_hedges = 50                       # before that is looked at
+//!     max_excess = 5.0                        # hedges, as a multiple of what the percentile implies
+//!     off_for = "5s"                          # then it is tried again
 //!
 //!     [[method]]                              # the same method's calls of one class
 //!     id = 1

@@ -17,6 +17,39 @@ fn error(text: &str) -> String {
     Config::from_toml(&format!("{REPLICA}{text}")).unwrap_err().to_string()
 }
 
+/// The settings that a table has, by what is said to one that it has not.
+fn settings(text: &str) -> Vec<String> {
+    let error = Config::from_toml(text).unwrap_err().to_string();
+    let (_, expected) = error.split_once("expected").expect("one unknown field");
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn all_that_a_file_may_say_stands_in_its_documentation() {
+    let shown = include_str!("mod.rs").lines().filter(|line| line.starts_with("//!"));
+    let shown: Vec<&str> = shown.collect();
+    let method = format!("{REPLICA}[[method]]\nid = 1\n");
+    let within = |table: &str| format!("{method}{table} = {{ nothing = 1 }}\n");
+    let tables = [
+        "nothing = 1".to_owned(),
+        format!("{REPLICA}nothing = 1"),
+        format!("{REPLICA}[budget]\nnothing = 1"),
+        format!("{method}nothing = 1"),
+        format!("{REPLICA}[eject]\nnothing = 1"),
+        format!("{method}hedge = {{ auto_off = {{ nothing = 1 }} }}"),
+        format!("{method}shadow = [{{ nothing = 1 }}]"),
+    ];
+    let inner = ["retry", "replies", "tie", "hedge", "canary"].map(within);
+    for setting in tables.iter().chain(&inner).flat_map(|text| settings(text)) {
+        let named = [format!("{setting} ="), format!("[[{setting}]]"), format!("[{setting}]")];
+        let named = |line: &&str| {
+            let is = |of: &String| line.contains(of.as_str());
+            named.iter().any(is) || line.contains(&format!(".{setting}]"))
+        };
+        assert!(shown.iter().any(named), "{setting} is not shown");
+    }
+}
+
 #[test]
 fn a_method_is_read_with_its_policy() {
     let config = read(
@@ -211,4 +244,14 @@ fn a_method_s_limits_are_read_and_checked() {
     assert_eq!(found, "line 6: max_attempts is 9, but must be 1 to 8");
     let found = error("[[method]]\nid = 3\nretry = { first = \"1ns\" }\n");
     assert_eq!(found, "line 6: retry.first is 1ns, but must be 10 us to 60 s");
+}
+
+#[test]
+fn what_could_never_work_is_refused() {
+    let found = error("[[method]]\nid = 3\ndeadline = \"0s\"\n");
+    assert_eq!(found, "line 6: deadline is 0ns, but must be above zero");
+    let found = error("methods = []\n");
+    assert_eq!(found, "line 4: replica.methods is empty, but must be left out, or one at least");
+    let found = error("[[method]]\nid = 3\nretry = { first = \"1s\" }\n");
+    assert!(found.contains("retry.max is 100ms, but must be at least retry.first"), "{found}");
 }
