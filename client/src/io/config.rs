@@ -21,6 +21,12 @@ pub struct Replica {
     /// The name and port, or the SRV record's full name (feature `srv`), that the address was found by, if it was: they
     /// are looked up again now and then ([`Live::watch`]).
     pub host: Option<String>,
+    /// The SRV record's name that it was found by together with others (feature `srv`), if it was: that
+    /// set is looked up again, too, and may have other members then.
+    pub set: Option<String>,
+    /// How many there are before it by the priorities of those records: it is asked only if none of
+    /// those can be, as if it were in a farther zone. 0 to 3.
+    pub priority: u8,
     /// Replicas of one failure domain (a host, a rack) are held to fail together; without a name
     /// it has one of its own.
     pub domain: Option<String>,
@@ -47,6 +53,8 @@ impl Replica {
             id: ReplicaId(id),
             address,
             host: None,
+            set: None,
+            priority: 0,
             domain: None,
             zone: None,
             region: None,
@@ -76,10 +84,11 @@ impl Replica {
         let differ = |ours: Option<&str>, its: &Option<String>| {
             ours.zip(its.as_deref()).is_some_and(|(ours, its)| ours != its)
         };
-        let distance = match differ(from.region, &self.region) {
+        let away = match differ(from.region, &self.region) {
             true => 2,
             false => u8::from(differ(from.zone, &self.zone)),
         };
+        let distance = self.priority.saturating_add(away).min(3);
         Placement {
             domain,
             distance,

@@ -6,6 +6,7 @@
 //! turned over, or a mounted map are all seen alike.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,7 +18,7 @@ use signal_hook::consts::SIGHUP;
 use tracing::{info, warn};
 
 use super::config::{Config, ConnectError, Replica};
-use super::file::{FileError, resolve};
+use super::file::{FileError, Found, find_set, resolve};
 use super::live::Live;
 
 /// How often is looked.
@@ -186,12 +187,13 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     Some((about.modified().ok()?, about.len()))
 }
 
-/// The same configuration with the addresses that names have now; None if they are as they were. A
-/// name that can't be looked up keeps its address.
+/// The same configuration with the addresses that names have now, and the members that sets have;
+/// None if they are as they were. What can't be looked up stays.
 fn moved(config: &Config) -> Option<Config> {
     let mut moved = config.clone();
-    let mut any = false;
     let began = Instant::now();
+    renew_sets(&mut moved, |name, used| find_set(name, used));
+    let mut any = moved.replicas != config.replicas;
     for replica in &mut moved.replicas {
         let Some(host) = &replica.host else { continue };
         if began.elapsed() > MOST_ASKING {
@@ -207,6 +209,30 @@ fn moved(config: &Config) -> Option<Config> {
         }
     }
     any.then_some(moved)
+}
+
+/// Gives each set the members that `find` finds, in the place where it stood.
+fn renew_sets(
+    config: &mut Config,
+    find: impl Fn(&str, &dyn Fn(u16) -> Option<SocketAddr>) -> Result<Vec<Found>, String>,
+) {
+    let replicas = &mut config.replicas;
+    let mut sets: Vec<String> = replicas.iter().filter_map(|it| it.set.clone()).collect();
+    sets.dedup();
+    for set in sets {
+        let of_set = |replica: &Replica| replica.set.as_ref() == Some(&set);
+        let Some(at) = replicas.iter().position(of_set) else { continue };
+        let known = |id| replicas.iter().find(|it| of_set(it) && it.id.0 == id);
+        match find(&set, &|id| known(id).map(|member| member.address)) {
+            Ok(found) => {
+                let template = replicas[at].clone();
+                replicas.retain(|replica| !of_set(replica));
+                let members = found.into_iter().map(|found| template.clone().found(found));
+                replicas.splice(at..at, members);
+            }
+            Err(error) => warn!(set, "{error}"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -263,6 +289,29 @@ mod tests {
         let moved_there = moved(&Config::new([replica])).unwrap();
         assert!(moved_there.replicas[0].address.ip().is_loopback());
         assert!(moved(&moved_there).is_none());
+    }
+
+    #[test]
+    fn a_set_has_the_members_that_are_found_now_and_all_of_them_while_none_are() {
+        let single = Replica::new(9, "10.0.0.9:7000".parse().unwrap());
+        let member = |id: u16, weight| Replica {
+            set: Some("_s._tcp.x.".to_owned()),
+            weight,
+            ..Replica::new(id, format!("10.0.0.{id}:7000").parse().unwrap()).domain("rack")
+        };
+        let before = Config::new([member(1, 1), member(2, 1), single.clone()]);
+        let mut config = before.clone();
+        renew_sets(&mut config, |_, _| Err("no server".to_owned()));
+        assert_eq!(config.replicas, before.replicas);
+        renew_sets(&mut config, |name, used| {
+            assert_eq!((name, used(2), used(9)), ("_s._tcp.x.", Some(member(2, 1).address), None));
+            let found = |id, weight| {
+                let address = used(id).unwrap_or_else(|| member(id, 1).address);
+                Found { id, address, priority: 0, weight }
+            };
+            Ok(vec![found(2, 3), found(4, 1)])
+        });
+        assert_eq!(config.replicas, [member(2, 3), member(4, 1), single]);
     }
 
     #[test]

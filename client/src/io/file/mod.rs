@@ -88,6 +88,11 @@
 //! assert_eq!((config.replicas.len(), config.methods.len()), (2, 2));
 //! # Ok::<(), bowline_client::io::FileError>(())
 //! ```
+//!
+//! A `[[replica]]` without an id, whose address is the name of SRV records (`_bowline._tcp.store.example`,
+//! feature `srv`), is a set of them: all that the records name. Replica 3 is at `store-3.store.example`,
+//! or at another name whose first label ends in its number. Priorities and weights are the records';
+//! all else that is said of the set holds for each of its members.
 
 mod line;
 mod resolve;
@@ -106,7 +111,7 @@ use self::written::{MOST_ERROR, Written, WrittenCandidate, WrittenHedge, Written
 use super::config::{Config, MethodConfig, Replica, Spot};
 use crate::core::{Budget, Candidate, ConfigError};
 
-pub(super) use self::resolve::resolve;
+pub(super) use self::resolve::{Found, find_set, resolve};
 
 /// What is wrong with a configuration file.
 #[derive(Debug, thiserror::Error)]
@@ -175,15 +180,17 @@ impl Config {
         for (n, replica) in written.replica.iter().enumerate() {
             let at = |key| line_of(text, &[Step::Key("replica"), Step::Item(n), Step::Key(key)]);
             let value = |key, what| FileError::Value { line: at(key), what };
-            let replica = replica.replica(known).map_err(|what| value("address", what))?;
-            let way = [Step::Key("replica"), Step::Item(n)];
-            let valid = replica.placement(0, None, Spot::default()).validate();
-            valid.map_err(|error| refused(text, &way, &error))?;
-            if config.replicas.iter().any(|known| known.id == replica.id) {
-                let what = format!("replica {} is here twice; each needs its own id", replica.id);
-                return Err(value("id", what));
+            for replica in replica.replicas(known).map_err(|what| value("address", what))? {
+                let way = [Step::Key("replica"), Step::Item(n)];
+                let valid = replica.placement(0, None, Spot::default()).validate();
+                valid.map_err(|error| refused(text, &way, &error))?;
+                if config.replicas.iter().any(|known| known.id == replica.id) {
+                    let id = replica.id;
+                    let what = format!("replica {id} is here twice; each needs its own id");
+                    return Err(value("id", what));
+                }
+                config.replicas.push(replica);
             }
-            config.replicas.push(replica);
         }
         for (n, method) in written.method.iter().enumerate() {
             let (id, of) = read_method(text, n, method)?;

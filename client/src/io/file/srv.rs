@@ -1,5 +1,11 @@
 //! SRV records, as the system's name servers have them. Names are asked for as they stand: no domain
 //! of a search list is put behind them.
+//!
+//! A record that is asked for as one replica says where that is; records that are asked for as a set
+//! say who is there. A replica's number is the same to all clients and servers, and no record has
+//! one: it is the number at the end of the target's first label, as orchestrators name the members
+//! of a set (`store-2.store.example` is replica 2). Targets of a lower priority are asked before
+//! others, and those of one priority in proportion to their weights, as RFC 2782 has it.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +16,7 @@ use rsdns::clients::std::Client;
 use rsdns::records::Class;
 use rsdns::records::data::Srv;
 
-use super::resolve::addresses;
+use super::resolve::{Found, addresses, one_of};
 
 /// Where the system's name servers stand.
 const SERVERS: &str = "/etc/resolv.conf";
@@ -36,6 +42,69 @@ pub(super) fn by_record(name: &str, servers: &[SocketAddr]) -> Result<Vec<Socket
         }
     }
     failed.filter(|_| found.is_empty()).map_or(Ok(found), Err)
+}
+
+/// See [`super::resolve::find_set`].
+pub(super) fn find_set(
+    name: &str,
+    servers: &[SocketAddr],
+    used: impl Fn(u16) -> Option<SocketAddr>,
+) -> Result<Vec<Found>, String> {
+    let records = records(name, servers)?;
+    let mut priorities: Vec<u16> = records.iter().map(|srv| srv.priority).collect();
+    priorities.sort_unstable();
+    priorities.dedup();
+    let (mut found, mut failed) = (Vec::<Found>::new(), None);
+    for srv in &records {
+        let target = srv.target.as_str().trim_end_matches('.');
+        let Some(id) = number(target) else {
+            return Err(match target {
+                "" => format!("{name:?} says that there is no such service"),
+                _ => format!("{target:?} of {name:?} has no number at the end of its first label"),
+            });
+        };
+        if found.iter().any(|other| other.id == id) {
+            return Err(format!("{name:?} names replica {id} twice"));
+        }
+        let known = used(id);
+        let address = match addresses(&format!("{target}:{}", srv.port)) {
+            Ok(addresses) => one_of(addresses, known),
+            Err(error) => {
+                failed = Some(error);
+                known
+            }
+        };
+        let before = priorities.iter().position(|priority| *priority == srv.priority);
+        let priority = before.unwrap_or_default().min(3) as u8;
+        let weight = share(srv, &records);
+        found.extend(address.map(|address| Found { id, address, priority, weight }));
+    }
+    if found.is_empty() {
+        return Err(failed.unwrap_or_else(|| format!("{name:?} names nobody")));
+    }
+    // Name servers turn the records around.
+    found.sort_by_key(|it| it.id);
+    Ok(found)
+}
+
+/// The number at the end of a name's first label.
+fn number(target: &str) -> Option<u16> {
+    let label = target.split('.').next()?;
+    let digits = label.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |last| last + 1);
+    // A label of other letters may end in any, of several bytes.
+    label.get(digits..)?.parse().ok()
+}
+
+/// A record's weight among those of its priority as a share from 1 to 32. Equal weights are equal
+/// shares, of 1; and 0, which hardly ever is to be taken, is the least share that there is.
+fn share(of: &Srv, records: &[Srv]) -> u8 {
+    let weights = records.iter().filter(|srv| srv.priority == of.priority).map(|srv| srv.weight);
+    let (least, most) = (weights.clone().min().unwrap_or(0), weights.max().unwrap_or(0));
+    if least == most {
+        return 1;
+    }
+    let scale = u32::from(most).max(32);
+    (u32::from(of.weight) * 32 / scale).max(1) as u8
 }
 
 /// What the first name server says that says anything.
@@ -120,6 +189,36 @@ mod tests {
         let found = by_record(NAME, &[server(&records)]).unwrap();
         assert!(!found.is_empty());
         assert!(found.iter().all(|at| at.port() == 7000 && at.ip().is_loopback()), "{found:?}");
+    }
+
+    #[test]
+    fn the_records_of_a_set_say_who_is_there_how_near_and_with_which_share() {
+        let records = [
+            (10, 100, 7000, "10.0.0.1"),
+            (10, 50, 7000, "11.0.0.1"),
+            (10, 0, 7000, "12.0.0.1"),
+            (20, 7, 7001, "13.0.0.1"),
+            (30, 0, 7000, "no-such-host-14.invalid"),
+        ];
+        let found = find_set(NAME, &[server(&records)], |_| None).unwrap();
+        let found: Vec<_> = found.iter().map(|it| (it.id, it.priority, it.weight)).collect();
+        assert_eq!(found, [(10, 0, 32), (11, 0, 16), (12, 0, 1), (13, 1, 1)]);
+        let used: SocketAddr = "10.9.9.9:7000".parse().unwrap();
+        let found = find_set(NAME, &[server(&records)], |_| Some(used)).unwrap();
+        let last = found.last().unwrap();
+        assert_eq!((last.id, last.address, last.priority), (14, used, 2), "it is where it was");
+        assert_eq!(found[0].address, "10.0.0.1:7000".parse().unwrap(), "and that has moved");
+    }
+
+    #[test]
+    fn a_set_without_numbers_or_with_one_twice_is_refused_by_name() {
+        let found = |records: &[_]| find_set(NAME, &[server(records)], |_| None).unwrap_err();
+        let unnamed = found(&[(1, 1, 7000, "localhost")]);
+        assert!(unnamed.contains("has no number at the end of its first label"), "{unnamed}");
+        let twice = found(&[(1, 1, 7000, "10.0.0.1"), (1, 1, 7000, "10.0.0.2")]);
+        assert!(twice.ends_with("names replica 10 twice"), "{twice}");
+        assert_eq!(number("store-2.store.example"), Some(2));
+        assert_eq!((number("r12"), number("r70000"), number("")), (Some(12), None, None));
     }
 
     #[test]

@@ -247,6 +247,17 @@ fn a_method_s_limits_are_read_and_checked() {
 }
 
 #[test]
+fn a_set_whose_members_are_known_is_not_looked_up_and_has_what_the_file_says_now() {
+    let set = Some("_bowline._tcp.store.invalid".to_owned());
+    let member = Replica { set, weight: 3, ..Replica::new(7, "10.0.0.7:7000".parse().unwrap()) };
+    let text = "[[replica]]\naddress = \"_bowline._tcp.store.invalid\"\nzone = \"b\"\n";
+    let config = Config::from_toml_again(text, std::slice::from_ref(&member)).unwrap();
+    assert_eq!(config.replicas, [Replica { zone: Some("b".to_owned()), ..member }]);
+    let unnamed = error("[[replica]]\naddress = \"10.0.0.1:7000\"\n");
+    assert!(unnamed.starts_with("line 5: a replica needs an id; one without"), "{unnamed}");
+}
+
+#[test]
 fn what_could_never_work_is_refused() {
     let found = error("[[method]]\nid = 3\ndeadline = \"0s\"\n");
     assert_eq!(found, "line 6: deadline is 0ns, but must be above zero");

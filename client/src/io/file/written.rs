@@ -1,11 +1,12 @@
 //! What a file may say, as serde reads it.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline_protocol::{Method, Status, TrafficClass};
 use serde::Deserialize;
 
-use super::resolve::resolve;
+use super::resolve::{Found, find_set, is_record, resolve};
 use super::span::Span;
 use crate::core::{
     AutoOff, BudgetConfig, Candidate, Classifier, Config, Delay, EjectConfig, HedgePolicy, Limits,
@@ -128,7 +129,8 @@ pub(super) struct WrittenBudget {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenReplica {
-    id: u16,
+    /// None: it stands for a set, whose members have their numbers in their names.
+    id: Option<u16>,
     address: String,
     domain: Option<String>,
     zone: Option<String>,
@@ -265,8 +267,34 @@ impl WrittenBudget {
 }
 
 impl WrittenReplica {
-    /// The error says what to do about it.
-    pub(super) fn replica(&self, known: &[Replica]) -> Result<Replica, String> {
+    /// One replica, or all of a set. The error says what to do about it.
+    pub(super) fn replicas(&self, known: &[Replica]) -> Result<Vec<Replica>, String> {
+        match self.id {
+            Some(id) => Ok(vec![self.replica(id, known)?]),
+            None => self.set(known),
+        }
+    }
+
+    fn set(&self, known: &[Replica]) -> Result<Vec<Replica>, String> {
+        if !is_record(&self.address) || self.weight.is_some() {
+            return Err(
+                "a replica needs an id; one without, and without a weight, is a set of them, \
+                        which is found by an SRV record's name (\"_bowline._tcp.store.example\")"
+                    .to_owned(),
+            );
+        }
+        let set = Some(self.address.clone());
+        let members: Vec<Replica> = known.iter().filter(|it| it.set == set).cloned().collect();
+        let described = |found: Found| self.described(found.id, found.address).found(found);
+        let mut all: Vec<Replica> = match members.is_empty() {
+            true => find_set(&self.address, |_| None)?.into_iter().map(described).collect(),
+            false => members.iter().map(|member| described(member.as_found())).collect(),
+        };
+        all.iter_mut().for_each(|replica| replica.set = set.clone());
+        Ok(all)
+    }
+
+    fn replica(&self, id: u16, known: &[Replica]) -> Result<Replica, String> {
         let literal = self.address.parse().ok();
         let same = |it: &&Replica| it.host.as_ref() == Some(&self.address);
         let found = literal.or_else(|| known.iter().find(same).map(|it| it.address));
@@ -275,18 +303,20 @@ impl WrittenReplica {
             None => resolve(&self.address, None)?,
         };
         let host = literal.is_none().then(|| self.address.clone());
-        let domain = self.domain.clone();
-        Ok(Replica {
-            host,
-            domain,
+        Ok(Replica { host, ..self.described(id, address) })
+    }
+
+    fn described(&self, id: u16, address: SocketAddr) -> Replica {
+        Replica {
+            domain: self.domain.clone(),
             zone: self.zone.clone(),
             region: self.region.clone(),
             weight: self.weight.unwrap_or(1),
             methods: self.methods.as_ref().map(|all| all.iter().copied().map(Method).collect()),
             keys: self.keys.iter().map(|&[low, high]| low..=high).collect(),
             results: self.results.clone(),
-            ..Replica::new(self.id, address)
-        })
+            ..Replica::new(id, address)
+        }
     }
 }
 
