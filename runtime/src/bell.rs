@@ -9,11 +9,15 @@
 //! wakes would spare the call, but wait until that ring is submitted: and a task that wakes a core
 //! may then wait for its thread, in place, for ever.
 //!
+//! A refusal that will not pass, such as a sandbox's around one thread, is remembered: from then on
+//! all wakes of that core are written, which costs one call in place of two.
+//!
 //! A ring is named by a descriptor's number, which may be another's once the ring is closed. So it is
 //! named under a lock, and the core takes its name away, under the same lock, before it closes it.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use crate::driver::{Token, message};
@@ -22,6 +26,8 @@ pub(crate) struct Bell {
     event: OwnedFd,
     /// None: the ring takes no messages, or is about to be closed.
     ring: RwLock<Option<RawFd>>,
+    /// A message was refused, and so would be the next.
+    refused: AtomicBool,
 }
 
 impl Bell {
@@ -34,7 +40,7 @@ impl Bell {
         }
         // SAFETY: the descriptor was just made, and nobody else has it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
-        Ok(Bell { event, ring: RwLock::new(None) })
+        Ok(Bell { event, ring: RwLock::new(None), refused: AtomicBool::new(false) })
     }
 
     /// What the core reads from, to be woken.
@@ -50,15 +56,38 @@ impl Bell {
 
     /// Wakes the core.
     pub(crate) fn ring(&self) {
-        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
-        if ring.is_none_or(|ring| message::post(ring, Token::WAKE).is_err()) {
-            drop(ring);
+        if self.refused.load(Ordering::Relaxed) || !self.send() {
             let one = 1_u64;
             // SAFETY: eight bytes are read from `one`. The write would block if the counter neared
             // 2^64, but each sleep adds at most one, and the core reads it when it wakes.
             unsafe { libc::write(self.event(), (&raw const one).cast(), 8) };
         }
     }
+
+    /// Posts a message to the ring, if there is one that takes it.
+    fn send(&self) -> bool {
+        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        match ring.map(|ring| message::post(ring, Token::WAKE)) {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                if is_for_good(&error) {
+                    // Whoever misses it asks once more.
+                    self.refused.store(true, Ordering::Relaxed);
+                }
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+/// Whether the kernel would refuse the next message, too: it can't send them, or may not. Else it had
+/// no memory or no room just then.
+fn is_for_good(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EOPNOTSUPP)
+    )
 }
 
 #[cfg(all(test, not(loom)))]
@@ -104,6 +133,26 @@ mod tests {
         let bell = Bell::new().unwrap();
         bell.name(Some(bell.event()));
         bell.ring();
+        assert_eq!(written(&bell), 1);
+    }
+
+    #[test]
+    fn who_was_refused_for_good_is_not_asked_again() {
+        for (errno, for_good) in [
+            (libc::EPERM, true),
+            (libc::ENOSYS, true),
+            (libc::EINVAL, true),
+            (libc::ENOMEM, false),
+            (libc::EOVERFLOW, false),
+        ] {
+            assert_eq!(is_for_good(&io::Error::from_raw_os_error(errno)), for_good, "{errno}");
+        }
+        let bell = Bell::new().unwrap();
+        let mut ring = IoUring::new(8).unwrap();
+        bell.name(Some(ring.as_raw_fd()));
+        bell.refused.store(true, Ordering::Relaxed);
+        bell.ring();
+        assert!(ring.completion().is_empty());
         assert_eq!(written(&bell), 1);
     }
 }

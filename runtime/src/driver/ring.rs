@@ -100,6 +100,9 @@ impl Ring {
             reaped: Vec::new(),
         };
         let parameters = shared.params();
+        if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
+            return Err(Error::too_old("EXT_ARG or NODROP"));
+        }
         ring.features = Features {
             no_array,
             registered,
@@ -107,13 +110,11 @@ impl Ring {
             absolute_wait: parameters.is_feature_min_timeout(),
             no_iowait: parameters.is_feature_no_iowait(),
             bundles: has_sound_bundles(parameters),
-            // Seen by trying: the ring gets one, for nobody, from its own thread.
+            // Seen by trying: the ring gets one, for nobody, from its own thread. It ends the first
+            // wait, and means nothing.
             messages: message::post(shared.as_raw_fd(), Token::NOBODY).is_ok(),
             polled: parameters.is_setup_sqpoll(),
         };
-        if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
-            return Err(Error::too_old("EXT_ARG or NODROP"));
-        }
         Ok(ring)
     }
 

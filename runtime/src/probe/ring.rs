@@ -12,7 +12,7 @@ use io_uring::types::{Fd, Napi, SubmitArgs, Timespec};
 use io_uring::{Builder, EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use super::Use::{Never, OnDemand, Required, WhereItWorks};
-use super::{Answer, Feature, row};
+use super::{Answer, Feature, receive, row};
 use crate::driver::provided::{GROUP, LARGEST_PAGE};
 use crate::driver::ring::has_sound_bundles;
 use crate::driver::switch::INCREMENTAL;
@@ -133,7 +133,14 @@ fn registrations(ring: IoUring) -> Vec<Feature> {
     if busy_poll.is_ok() {
         let _ = submitter.unregister_napi(&mut napi);
     }
-    let bundles = Answer::told(has_sound_bundles(ring.params()));
+    let incremental = match buffer_ring(&ring, INCREMENTAL) {
+        Answer::Works => receive::piece_by_piece(),
+        refused => refused,
+    };
+    let bundles = match has_sound_bundles(ring.params()) {
+        true => receive::in_bundles(),
+        false => Answer::told(false),
+    };
     vec![
         row(
             "registered ring descriptor",
@@ -143,13 +150,7 @@ fn registrations(ring: IoUring) -> Vec<Feature> {
             "a lookup per call",
         ),
         row("PBUF_RING", "5.19", buffer_ring(&ring, 0), Required, "nothing: required"),
-        row(
-            "PBUF_RING, incremental",
-            "6.12",
-            buffer_ring(&ring, INCREMENTAL),
-            OnDemand,
-            "a buffer per receive",
-        ),
+        row("PBUF_RING, incremental", "6.12", incremental, OnDemand, "a buffer per receive"),
         row("RECVSEND_BUNDLE", "6.16", bundles, OnDemand, "a completion per buffer"),
         row("NAPI busy poll", "6.9", Answer::of(busy_poll), OnDemand, "interrupts"),
     ]

@@ -85,40 +85,34 @@ fn unguessable() -> PathBuf {
 /// Makes a file where there is none, does to it all that can be done, and removes it.
 async fn files(path: &Path) -> Vec<Feature> {
     let mut features = Vec::new();
-    let mut add = |name, since, answer| {
-        // Not every file system can do these two, whatever the kernel can: then they are an error
-        // to the program that asks for them.
-        let (used, instead) = match name {
-            "FSYNC" | "FALLOCATE" => (Use::OnDemand, "an error, here or on this file system"),
-            _ => (Use::Required, "nothing: files need it"),
-        };
-        features.push(row(name, since, answer, used, instead));
+    let needed =
+        |name, since, answer| row(name, since, answer, Use::Required, "nothing: files need it");
+    // Not every file system can do these, whatever the kernel can: then they are an error to the
+    // program that asks for them.
+    let asked_for = |name, since, answer| {
+        row(name, since, answer, Use::OnDemand, "an error; is it the file system?")
     };
     let options = OpenOptions::new().read(true).write(true).create_new(true);
     let file = match attempt(File::open(path, options)).await {
         Ok(file) => file,
         Err(error) => {
-            add("OPENAT", "5.6", Answer::of::<()>(Err(error)));
+            features.push(needed("OPENAT", "5.6", Answer::of::<()>(Err(error))));
             return features;
         }
     };
-    add("OPENAT", "5.6", Answer::Works);
     let plain = |length| buffer::take(length);
     // More than a block, so that it is not a registered one.
-    add(
-        "WRITE",
-        "5.6",
-        Answer::of(attempt(async { file.write_all_at(plain(8192), 0).await.0 }).await),
-    );
-    add(
-        "READ",
-        "5.6",
-        Answer::of(attempt(async { file.read_exact_at(plain(8192), 0).await.0 }).await),
-    );
-    add("FSYNC", "5.1", Answer::of(attempt(file.sync_data()).await));
-    add("FALLOCATE", "5.6", Answer::of(attempt(file.allocate(0, 8192)).await));
-    add("STATX", "5.6", Answer::of(attempt(file.status()).await));
-    add("CLOSE", "5.6", Answer::of(attempt(file.close()).await));
+    let written = attempt(async { file.write_all_at(plain(8192), 0).await.0 }).await;
+    let read = attempt(async { file.read_exact_at(plain(8192), 0).await.0 }).await;
+    features.extend([
+        needed("OPENAT", "5.6", Answer::Works),
+        needed("WRITE", "5.6", Answer::of(written)),
+        needed("READ", "5.6", Answer::of(read)),
+        asked_for("FSYNC", "5.1", Answer::of(attempt(file.sync_data()).await)),
+        asked_for("FALLOCATE", "5.6", Answer::of(attempt(file.allocate(0, 8192)).await)),
+        needed("STATX", "5.6", Answer::of(attempt(file.status()).await)),
+        needed("CLOSE", "5.6", Answer::of(attempt(file.close()).await)),
+    ]);
     let (fixed_file, fixed_buffer) = fixed(path).await;
     let _ = fs::remove_file(path);
     features.push(row("fixed files", "5.19", fixed_file, Use::OnDemand, "a lookup per transfer"));
