@@ -96,13 +96,30 @@ struct Line {
     lanes: [Lane; 2],
 }
 
+/// How long parcels are under way.
+#[derive(Debug)]
+struct Ways {
+    delay: Span,
+    /// Links whose delay is not the usual one, by sender and receiver.
+    special: BTreeMap<(Host, Host), Span>,
+    /// Hosts for which everything is so many percent of its time under way.
+    slow: BTreeMap<Host, u64>,
+}
+
+impl Ways {
+    /// From the one to the other.
+    fn draw(&self, ends: (Host, Host), rng: &mut Rng) -> Nanos {
+        let drawn = self.special.get(&ends).unwrap_or(&self.delay).draw(rng);
+        let percent = |host: &Host| self.slow.get(host).copied().unwrap_or(100);
+        drawn * percent(&ends.0).max(percent(&ends.1)) / 100
+    }
+}
+
 /// The network of a world.
 #[derive(Debug)]
 pub struct Net {
     rng: Rng,
-    delay: Span,
-    /// Links whose delay is not the usual one, by sender and receiver.
-    special: BTreeMap<(Host, Host), Span>,
+    ways: Ways,
     blocked: BTreeMap<(Host, Host), u32>,
     lines: BTreeMap<Wire, Line>,
     next: u64,
@@ -115,8 +132,7 @@ impl Net {
     pub const fn new(seed: u64, delay: Span) -> Net {
         Net {
             rng: Rng::labelled(seed, 2),
-            delay,
-            special: BTreeMap::new(),
+            ways: Ways { delay, special: BTreeMap::new(), slow: BTreeMap::new() },
             blocked: BTreeMap::new(),
             lines: BTreeMap::new(),
             next: 1,
@@ -126,7 +142,13 @@ impl Net {
 
     /// Parcels from `from` to `to` take draws from `delay` instead.
     pub fn set_delay(&mut self, from: Host, to: Host, delay: Span) {
-        self.special.insert((from, to), delay);
+        self.ways.special.insert((from, to), delay);
+    }
+
+    /// What this host sends from now on, and what is sent to it, is so many percent of its time
+    /// under way.
+    pub fn set_slow_net(&mut self, host: Host, percent: u64) {
+        self.ways.slow.insert(host, percent);
     }
 
     /// So many of a thousand sends arrive in two pieces, at two times.
@@ -228,7 +250,7 @@ impl Net {
                     line.lanes[at as usize].held = held;
                     continue;
                 }
-                let delay = self.special.get(&ends).unwrap_or(&self.delay).draw(&mut self.rng);
+                let delay = self.ways.draw(ends, &mut self.rng);
                 let lane = &mut line.lanes[at as usize];
                 lane.last = lane.last.max(now + delay);
                 due.extend((0..held).map(|_| (now + delay, Arrival { wire, at })));
@@ -321,7 +343,7 @@ impl Net {
         if lane.shut {
             return None;
         }
-        let delay = self.special.get(&ends).unwrap_or(&self.delay).draw(&mut self.rng);
+        let delay = self.ways.draw(ends, &mut self.rng);
         lane.last = lane.last.max(now + delay);
         lane.parcels.push_back(parcel);
         Some((lane.last, Arrival { wire, at }))
@@ -370,6 +392,20 @@ mod tests {
             found.extend(bytes(net.arrive(due)));
         }
         assert_eq!(found, sent);
+    }
+
+    #[test]
+    fn a_slow_network_at_one_host_slows_both_ways_and_nobody_else() {
+        let mut net = Net::new(1, Span::Fixed(10));
+        let wire = open(&mut net);
+        net.set_slow_net(B, 300);
+        let at = |due: [Option<Due>; 2]| due[0].expect("sent").0;
+        assert_eq!(at(net.send(wire, End::Dialler, vec![1], 100)), 130);
+        assert_eq!(at(net.send(wire, End::Listener, vec![1], 100)), 130);
+        let (_, (elsewhere, _)) = net.dial(A, Host(2), 100);
+        assert_eq!(elsewhere, 110);
+        net.set_slow_net(B, 100);
+        assert_eq!(at(net.send(wire, End::Dialler, vec![1], 200)), 210);
     }
 
     #[test]

@@ -406,7 +406,7 @@ impl Client {
     fn refused(&mut self, env: &mut Env, probe: bool, error: &bowline_protocol::Error) {
         env.book.refused += 1;
         if !probe {
-            env.failures.push(Failed { kind: error.kind, took: 0 });
+            env.failures.push(Failed { kind: error.kind, at: env.now, took: 0 });
         }
         env.note(self.host, Topic::World, &[12, self.id.0], || format!("can't call: {error}"));
         if probe || env.scenario.nothing_fails {
@@ -442,12 +442,13 @@ impl Client {
         env.book.done((self.id.0, seq), outcome, &connected, thawed, late);
         let Some(made) = self.made.remove(&seq) else { return };
         if let (Err(error), false) = (done.result, made.probe) {
-            env.failures.push(Failed { kind: error.kind, took: env.now - made.at });
+            env.failures.push(Failed { kind: error.kind, at: env.now, took: env.now - made.at });
         }
         match done.result {
             Ok(()) if made.probe => env.probes += 1,
             Ok(()) => {
                 env.latencies.push(env.now - made.at);
+                env.ends.push(env.now);
                 let second = |n| n > 0 && done.outcome.tied;
                 let won = done.outcome.winner.filter(|winner| winner.cause == Cause::First);
                 env.second_wins += u64::from(won.is_some_and(|winner| second(winner.n)));

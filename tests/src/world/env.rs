@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use bowline_client::core::Counters;
 use bowline_protocol::{Attempt, Frame, Freshness, Station};
+use bowline_server::core::{CopyKey, Stats};
 
 use crate::check::Book;
 use crate::kernel::events::Events;
@@ -13,7 +15,6 @@ use crate::kernel::timeline::{Timeline, Topic, digest};
 use crate::world::report::Failed;
 use crate::world::scenario::Scenario;
 use crate::world::store::Stores;
-use bowline_server::core::CopyKey;
 
 /// Something that will happen. What belongs to one life of a process is void after its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,12 +103,17 @@ pub(crate) struct Env {
     pub(crate) frames: u64,
     /// How long the calls took that succeeded.
     pub(crate) latencies: Vec<Nanos>,
+    /// When they ended.
+    pub(crate) ends: Vec<Nanos>,
     /// The calls that failed.
     pub(crate) failures: Vec<Failed>,
     /// Calls after all faults that succeeded.
     pub(crate) probes: u64,
     /// Calls that the second of two tied copies answered.
     pub(crate) second_wins: u64,
+    /// What those counted that are dead.
+    pub(crate) dead_clients: Vec<Counters>,
+    pub(crate) dead_servers: Vec<Stats>,
 }
 
 impl Env {

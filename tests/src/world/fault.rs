@@ -30,6 +30,8 @@ pub enum What {
     Part(usize, usize),
     /// The handlers of a server take so many percent of their time.
     Slow(usize, u64),
+    /// What a process sends, and what is sent to it, is so many percent of the time under way.
+    SlowNet(usize, u64),
     /// A process sends forged cancels for the calls of others, on all of its connections.
     Forge(usize),
     /// A server leaves in good order, within the fault's time, and comes back empty.

@@ -23,4 +23,6 @@ pub use fault::{Fault, What};
 pub use lag::{Asks, Lag, Lags, Teller};
 pub use report::{Failed, Report};
 pub use run::{World, replay};
-pub use scenario::{Class, ClientSetup, KeyUse, Look, Scenario, ServerSetup, Service, Wires};
+pub use scenario::{
+    Class, ClientSetup, KeyUse, Look, Scenario, ServerSetup, Service, Surge, Wires,
+};

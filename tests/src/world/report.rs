@@ -12,6 +12,8 @@ use crate::kernel::span::Nanos;
 pub struct Failed {
     /// How.
     pub kind: ErrorKind,
+    /// When, in the world's time.
+    pub at: Nanos,
     /// How long that took.
     pub took: Nanos,
 }
@@ -44,17 +46,20 @@ pub struct Report {
     /// Calls that failed.
     pub failed: u64,
     /// How long each call that succeeded took, in the order of their ends; the last calls, with
-    /// which a world is tried after all faults, left out here and in the two below.
+    /// which a world is tried after all faults, left out here and in the next two.
     pub latencies: Vec<Nanos>,
+    /// When each of them ended, in the world's time.
+    pub ends: Vec<Nanos>,
     /// The calls that failed, in the order of their ends.
     pub failures: Vec<Failed>,
     /// Those last calls that succeeded, each with one copy.
     pub probes: u64,
     /// Calls that the second of two tied copies answered.
     pub second_wins: u64,
-    /// The counters of all clients that were alive at the end.
+    /// The counters of all clients: of those that were alive at the end, and behind them of every
+    /// life that ended before.
     pub clients: Vec<Counters>,
-    /// The counters of all servers that were alive at the end.
+    /// The counters of all servers, in the same order.
     pub servers: Vec<Stats>,
     /// The record, about the call that broke the rule, if it was to be readable.
     pub timeline: String,

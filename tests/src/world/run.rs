@@ -106,9 +106,12 @@ impl World {
             timeline: Timeline::new(readable),
             frames: 0,
             latencies: Vec::new(),
+            ends: Vec::new(),
             failures: Vec::new(),
             probes: 0,
             second_wins: 0,
+            dead_clients: Vec::new(),
+            dead_servers: Vec::new(),
             scenario,
         };
         set_mesh_delay(&mut env);
@@ -369,7 +372,7 @@ impl World {
         if node.calls_left > 0 {
             let label = (host.0 as u64) << 32 | node.calls_left | 1 << 60;
             let mut rng = Rng::labelled(self.env.scenario.seed, label);
-            let gap = self.env.scenario.gap_before(node.calls_left, &mut rng);
+            let gap = self.env.scenario.gap_before(node.calls_left, self.env.now, &mut rng);
             self.env.events.push(self.env.now + gap, Event::Call(host, life));
         }
         self.give(host, life, Input::Call { probe });
@@ -462,6 +465,8 @@ impl World {
                 Machine::Dead { .. } => {}
             }
         }
+        clients.extend(env.dead_clients);
+        servers.extend(env.dead_servers);
         let broken = env.book.broken().cloned();
         let topic = broken.as_ref().and_then(|broken| broken.topic);
         Report {
@@ -477,6 +482,7 @@ impl World {
             succeeded: env.book.succeeded,
             failed: env.book.failed,
             latencies: env.latencies,
+            ends: env.ends,
             failures: env.failures,
             probes: env.probes,
             second_wins: env.second_wins,

@@ -45,6 +45,8 @@ pub struct Scenario {
     pub gap: Span,
     /// At the end calls come at so many percent of the rate at the beginning.
     pub ramp_percent: u64,
+    /// For a while calls come faster.
+    pub surge: Option<Surge>,
     /// How much time a call is given.
     pub deadline: Span,
     /// The kinds of calls, of which each call draws one.
@@ -83,6 +85,23 @@ pub struct Scenario {
     pub nothing_fails: bool,
     /// How long everything may take to come to rest after the last call and the last fault.
     pub settle: Nanos,
+}
+
+/// A while in which calls come at so many percent of their rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Surge {
+    /// When it begins.
+    pub from: Nanos,
+    /// When it is over.
+    pub until: Nanos,
+    /// How much it changes the rate, in percent.
+    pub percent: u64,
+}
+
+impl Surge {
+    const fn covers(self, now: Nanos) -> bool {
+        self.from <= now && now < self.until
+    }
 }
 
 /// What a server's core may hold.
@@ -211,6 +230,7 @@ impl Scenario {
             calls: 20,
             gap: Span::Exponential { mean: 800_000 },
             ramp_percent: 100,
+            surge: None,
             deadline: Span::Fixed(200_000_000),
             classes: vec![Class::plain()],
             service: Service {
@@ -250,10 +270,12 @@ impl Scenario {
     }
 
     /// The time before the next call of a client that has so many still to make.
-    pub(crate) fn gap_before(&self, left: u64, rng: &mut Rng) -> Nanos {
+    pub(crate) fn gap_before(&self, left: u64, now: Nanos, rng: &mut Rng) -> Nanos {
         let made = self.calls.saturating_sub(left);
         let more = self.ramp_percent as f64 / 100.0 - 1.0;
-        let rate = 1.0 + more * made as f64 / self.calls.max(1) as f64;
+        let ramp = 1.0 + more * made as f64 / self.calls.max(1) as f64;
+        let surge = self.surge.filter(|surge| surge.covers(now));
+        let rate = surge.map_or(ramp, |surge| ramp * surge.percent as f64 / 100.0);
         (self.gap.draw(rng) as f64 / rate) as Nanos
     }
 

@@ -33,6 +33,7 @@ impl World {
             }
             What::Slow(process, percent) => self.set_slow(process, percent),
             What::FallBehind(process, nanos) => self.set_behind(process, nanos),
+            What::SlowNet(process, percent) => self.set_slow_net(process, percent),
             What::Forge(process) => {
                 for host in self.hosts_of(process) {
                     match &mut self.nodes[host.0].machine {
@@ -86,6 +87,7 @@ impl World {
             }
             What::Slow(process, _) => self.set_slow(process, 100),
             What::FallBehind(process, _) => self.set_behind(process, 0),
+            What::SlowNet(process, _) => self.set_slow_net(process, 100),
             What::Cut(..) | What::Burst(..) | What::Forge(_) => {}
         }
     }
@@ -105,7 +107,11 @@ impl World {
             let client = self.is_client(host);
             let node = &mut self.nodes[host.0];
             node.down += 1;
-            node.machine = Machine::Dead { silent };
+            match std::mem::replace(&mut node.machine, Machine::Dead { silent }) {
+                Machine::Server(server) => self.env.dead_servers.push(server.stats()),
+                Machine::Client(client) => self.env.dead_clients.push(client.counters()),
+                Machine::Dead { .. } => {}
+            }
             node.life += 1;
             node.inbox.clear();
             node.turn_due = false;
@@ -159,6 +165,12 @@ impl World {
             if let Machine::Server(server) = &mut self.nodes[host.0].machine {
                 server.behind = nanos;
             }
+        }
+    }
+
+    fn set_slow_net(&mut self, process: usize, percent: u64) {
+        for host in self.hosts_of(process) {
+            self.env.net.set_slow_net(host, percent);
         }
     }
 

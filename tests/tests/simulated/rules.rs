@@ -5,7 +5,7 @@ use core::time::Duration;
 use bowline_client::core::{BudgetConfig, PickRule, Policy, Stagger, TiePolicy};
 use bowline_protocol::LinkConfig;
 use bowline_tests::kernel::span::{Nanos, Span};
-use bowline_tests::world::{Class, Fault, Look, Report, Scenario, ServerSetup, What};
+use bowline_tests::world::{Class, Fault, Look, Report, Scenario, ServerSetup, Surge, What};
 
 use crate::hold;
 
@@ -263,4 +263,31 @@ fn a_tombstone_stops_no_request_whose_twin_is_elsewhere() {
     let report = hold(&scenario);
     assert!(report.servers[0].tombstones_made > 0, "the claim was remembered");
     assert_eq!(report.servers[0].tombstones_hit, 0, "and stopped nothing");
+}
+
+#[test]
+fn what_a_server_counted_before_it_died_stays_in_the_report() {
+    let mut scenario = Scenario::calm(15);
+    scenario.servers = 1;
+    scenario.calls = 20;
+    scenario.gap = Span::Fixed(5 * MS);
+    scenario.faults = vec![Fault { at: 50 * MS, lasts: MS, what: What::Kill(0) }];
+    let report = hold(&scenario);
+    assert_eq!(report.servers.len(), 2, "two lives");
+    assert!(report.servers.iter().all(|stats| stats.started > 5), "{:?}", report.servers);
+    assert_eq!(report.servers.iter().map(|stats| stats.started).sum::<u64>(), report.starts);
+}
+
+#[test]
+fn in_a_surge_calls_come_so_much_faster_and_each_end_has_its_time() {
+    let mut scenario = Scenario::calm(16);
+    scenario.gap = Span::Fixed(4 * MS);
+    scenario.calls = 100;
+    scenario.surge = Some(Surge { from: 100 * MS, until: 140 * MS, percent: 400 });
+    let report = hold(&scenario);
+    let begun: Vec<Nanos> =
+        report.ends.iter().zip(&report.latencies).map(|(end, took)| end - took).collect();
+    let within = |from, until| begun.iter().filter(|&&at| from <= at && at < until).count();
+    assert_eq!((within(56 * MS, 96 * MS), within(104 * MS, 140 * MS)), (10, 36));
+    assert_eq!(within(144 * MS, 184 * MS), 10);
 }
