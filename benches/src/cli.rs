@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how it is explained.
 
 mod args;
+mod idle;
 mod limits;
 mod model;
 mod policy;
@@ -8,14 +9,16 @@ mod policy;
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use idle::Given;
 
 pub use args::{
     CompareArgs, EchoClientArgs, EchoServerArgs, EchoSide, FaultArgs, LoadArgs, LoadShape,
     PolicyArgs, ProbeArgs, ReplicaArgs, ServeArgs, StatArgs,
 };
-pub use model::{Copies, PredictArgs, SimulateArgs, StaggerArg, SweepArgs, WorldArgs};
-pub use policy::{FaultPattern, Pick, Policy};
+pub use model::{Copies, Offered, PredictArgs, SimulateArgs, StaggerArg, SweepArgs, WorldArgs};
+pub use policy::{FaultKind, FaultPattern, Pick, Policy};
 
 /// Compare no redundancy, delayed hedging and tied requests on live replicas.
 ///
@@ -115,8 +118,15 @@ where
 {
     let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
     let command = command_of(&line);
-    match Cli::try_parse_from(line) {
-        Ok(cli) => check(cli.into_command(), &command),
+    let definition = Cli::command();
+    let matches = definition.clone().try_get_matches_from(line);
+    let parsed = matches.and_then(|matches| {
+        let cli =
+            Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))?;
+        Ok((cli, Given::of(&definition, &matches)))
+    });
+    match parsed {
+        Ok((cli, given)) => check(cli.into_command(), &given, &command),
         Err(error) if error.use_stderr() => Err(NoCommand::Wrong(one_line(&error, &command))),
         Err(help) => Err(NoCommand::Help(help)),
     }
@@ -135,7 +145,7 @@ fn command_of(line: &[OsString]) -> String {
 }
 
 /// What no single option can say of itself.
-fn check(command: Command, name: &str) -> Result<Command, NoCommand> {
+fn check(command: Command, given: &Given, name: &str) -> Result<Command, NoCommand> {
     let checked = match &command {
         Command::Compare(args) => limits::compare(args),
         Command::Load(args) => limits::load_command(args),
@@ -146,7 +156,7 @@ fn check(command: Command, name: &str) -> Result<Command, NoCommand> {
         | Command::Echo(_)
         | Command::Probe(_) => Ok(()),
     };
-    match checked {
+    match checked.and_then(|()| given.check(&command)) {
         Ok(()) => Ok(command),
         Err(why) => Err(NoCommand::Wrong(format!("{why}; see '{name} --help'"))),
     }

@@ -79,6 +79,7 @@ fn compare(args: &CompareArgs) -> Result<RunEnd, RunError> {
     let files = if own { data_files(args) } else { Vec::new() };
     let report = Report {
         origin: Origin::Measured(Machine::read()),
+        heading: Vec::new(),
         started,
         seed: args.load.seed,
         parameters: parameters::of_compare(args, session.clock),

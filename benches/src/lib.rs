@@ -34,4 +34,5 @@ pub mod simulate;
 pub mod stat;
 pub mod stats;
 pub mod store;
+pub mod text;
 pub mod units;

@@ -52,6 +52,7 @@ pub fn run(args: &LoadArgs) -> Result<RunEnd, RunError> {
     let policies = session.run(&course, args.load.warmup)?;
     let report = Report {
         origin: Origin::Measured(Machine::read()),
+        heading: Vec::new(),
         started,
         seed: args.load.seed,
         parameters: parameters::of_load(args, session.clock),

@@ -60,12 +60,10 @@ pub fn of_load(args: &LoadArgs, clock: clock::Source) -> Parameters {
 pub fn of_simulation(args: &SimulateArgs, setting: &Setting) -> Parameters {
     let stalls = match args.faults.faults.pattern() {
         Pattern::Off => "none".to_owned(),
-        _ => match args.slowed {
-            None => stalls(&args.faults),
-            Some(times) => {
-                format!("{}; service {} times as long", stalls(&args.faults), three_digits(times))
-            }
-        },
+        _ => {
+            let kinds: Vec<String> = args.fault_kinds.iter().map(ToString::to_string).collect();
+            format!("{}; {}", stalls(&args.faults), kinds.join(", "))
+        }
     };
     let mut list = of_world(setting);
     list.push(("stalls".into(), stalls));

@@ -6,19 +6,19 @@
 
 mod laws;
 mod page;
+mod surge;
 
 use core::time::Duration;
 
 use bowline_tests::theory::{Law, both_run, queue, tied_on_two_of_many};
 
 use crate::cli::{self, Copies, PolicyArgs, PredictArgs};
-use crate::faults::Plan;
 use crate::interrupt::Interrupt;
 use crate::output::print;
 use crate::progress::Progress;
 use crate::report::Regime;
 use crate::run::{RunEnd, RunError};
-use crate::simulate::{Setting, SimulateError, Variant, cores, run_all, turn};
+use crate::simulate::{Course, Setting, SimulateError, Variant, cores, run_all, turn};
 use crate::stats::{Rounds, Summary};
 use crate::units::{show_duration, three_digits};
 
@@ -41,26 +41,34 @@ struct Group {
     predictions: Vec<Prediction>,
 }
 
+/// What was simulated, to stand beside the formulas.
+struct Simulated {
+    /// The steady state, of each policy.
+    summaries: Vec<Summary>,
+    /// The surge, of each prediction of the first group.
+    surges: Vec<surge::Surged>,
+}
+
 /// Predicts, simulates if asked, and prints both.
 ///
 /// # Errors
 /// [`SimulateError`]
 pub fn run(args: &PredictArgs) -> Result<RunEnd, SimulateError> {
     let calls = if args.simulate { args.calls.get() } else { 1 };
-    let setting = Setting::new(&args.world, calls)?;
+    let setting = Setting::new(&args.world, args.offered(), calls)?;
     let variants = variants(args, &setting);
     let (groups, interrupted) = (groups(&setting, &variants), Interrupt::on_signals());
     let interrupt = interrupted.map_err(RunError::Signals)?;
-    let simulated = if args.simulate {
-        let simulated = simulate(args, &setting, &variants, &interrupt)?;
-        if simulated.is_none() {
-            return Ok(RunEnd::Interrupted);
-        }
-        simulated
-    } else {
-        None
-    };
-    let text = page::page(args, &setting, &groups, &variants, simulated.as_deref());
+    let mut simulated = None;
+    if args.simulate {
+        let one = &groups[0].predictions;
+        let surges = surge::simulate(args, &setting, one, &variants, &interrupt)?;
+        let Some(surges) = surges else { return Ok(RunEnd::Interrupted) };
+        let summaries = simulate(args, &setting, &variants, &interrupt)?;
+        let Some(summaries) = summaries else { return Ok(RunEnd::Interrupted) };
+        simulated = Some(Simulated { summaries, surges });
+    }
+    let text = page::page(args, &setting, &groups, &variants, simulated.as_ref());
     print(text).map_err(RunError::Output)?;
     Ok(RunEnd::Whole)
 }
@@ -231,11 +239,12 @@ fn simulate(
 ) -> Result<Option<Vec<Summary>>, SimulateError> {
     let calls = u64::from(args.calls.get());
     let progress = Progress::of_calls(calls * variants.len() as u64);
+    let course = Course { seed: args.seed, calls, ..Course::default() };
     let slices = run_all(variants.len(), cores(), |job| {
         let variant = &variants[job];
         progress.doing(variant.name.clone());
         let mut before = 0;
-        let slice = turn(setting, variant, args.seed, calls, &Plan::default(), None, |ended| {
+        let slice = turn(setting, variant, &course, |ended| {
             progress.advance(ended - before);
             before = ended;
             !interrupt.asked()
@@ -249,6 +258,11 @@ fn simulate(
         summaries.push(rounds.merged());
     }
     Ok(Some(summaries))
+}
+
+/// A time for readers.
+fn nanos(time: f64) -> String {
+    show_duration(Duration::from_nanos(time as u64))
 }
 
 /// A share for readers.

@@ -49,6 +49,11 @@ impl Progress {
         self.bar.inc(by);
     }
 
+    /// Takes the bar away while something else is written.
+    pub fn hidden<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
+
     /// Prints a line above the bar, or plainly where there is none.
     pub fn note(&self, line: &str) {
         if self.bar.is_hidden() {

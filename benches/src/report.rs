@@ -5,6 +5,7 @@ mod folder;
 mod hlog;
 mod html;
 mod json;
+mod loads;
 mod ratios;
 mod regime;
 mod rows;
@@ -15,6 +16,7 @@ mod verdict;
 use std::time::SystemTime;
 
 pub use folder::{Folder, ReportError};
+pub use loads::{Point, overview};
 pub use regime::Regime;
 pub use table::{lay_out, sweep_table, table};
 
@@ -42,6 +44,8 @@ pub enum Origin {
 pub struct Report {
     /// Where the figures come from.
     pub origin: Origin,
+    /// What stands above the figures on the terminal, a line each.
+    pub heading: Vec<String>,
     /// When it began.
     pub started: SystemTime,
     /// Names the schedule, the data and the stalls.

@@ -20,10 +20,11 @@ use crate::interrupt::Interrupt;
 use crate::output::{print, say};
 use crate::progress::Progress;
 use crate::replicas::{Cluster, LaunchError};
-use crate::report::{Folder, Origin, Regime, Report, ReportError, SIMULATED, sweep_table, table};
+use crate::report::{Folder, Origin, Regime, Report, ReportError, sweep_table, table};
 use crate::schedule::{Arrivals, Load};
 use crate::serve_config::ConfigError;
 use crate::stats::Rounds;
+use crate::text::wrapped;
 
 /// Why there is no result.
 #[derive(Debug, Error)]
@@ -196,13 +197,14 @@ pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, RunEr
         return Ok(end_of(report));
     }
     folder.map(|folder| folder.write(report)).transpose()?;
-    let mut lines = match report.origin {
-        Origin::Measured(_) => vec![table(report)],
-        Origin::Simulated => vec![SIMULATED.to_owned(), sweep_table(report)],
-    };
-    lines.extend(report.verdicts());
-    lines.extend(report.regime_statement());
-    lines.extend(report.warnings());
+    let prose = |text: &String| wrapped(text, "").trim_end().to_owned();
+    let mut lines: Vec<String> = report.heading.iter().map(prose).collect();
+    lines.push(match report.origin {
+        Origin::Measured(_) => table(report),
+        Origin::Simulated => sweep_table(report),
+    });
+    let told = report.verdicts().into_iter().chain(report.regime_statement());
+    lines.extend(told.chain(report.warnings()).map(|text| prose(&text)));
     lines.extend(folder.map(|f| format!("Report: {}", f.file("report.html").display())));
     print(lines.join("\n")).map_err(RunError::Output)?;
     Ok(end_of(report))

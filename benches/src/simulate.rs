@@ -4,6 +4,7 @@
 //! they exchange, in the simulated world that also tests them. Time, network and service times are
 //! the model's.
 
+mod faults;
 mod jobs;
 mod setting;
 mod sweep;
@@ -18,18 +19,19 @@ use thiserror::Error;
 pub use jobs::run_all;
 pub use setting::{Setting, SettingError};
 pub use sweep::{Variant, variants};
-pub use turn::{Broken, turn};
+pub use turn::{Broken, Course, play, turn};
 
-use crate::cli::SimulateArgs;
+use crate::cli::{Offered, SimulateArgs};
 use crate::faults::{Plan, StallModel};
 use crate::interrupt::Interrupt;
-use crate::output::say;
+use crate::output::{print, say};
 use crate::parameters;
 use crate::progress::Progress;
 use crate::random::Random;
-use crate::report::{Folder, Origin, Regime, Report};
+use crate::report::{Folder, Origin, Point, Regime, Report, ReportError, SIMULATED, overview};
 use crate::run::{RunEnd, RunError, publish};
 use crate::stats::{Rounds, Slice};
+use crate::units::three_digits;
 
 /// Why nothing was simulated.
 #[derive(Debug, Error)]
@@ -45,39 +47,92 @@ pub enum SimulateError {
     Run(#[from] RunError),
 }
 
-/// Simulates every policy of the sweep, and reports.
+/// Simulates every policy of the sweep at every load, and reports.
 ///
 /// # Errors
 /// [`SimulateError`]
 pub fn run(args: &SimulateArgs) -> Result<RunEnd, SimulateError> {
     let interrupt = Interrupt::on_signals().map_err(RunError::Signals)?;
-    let started = SystemTime::now();
-    let folder = Folder::open(&args.out).map_err(RunError::Report)?;
-    let setting = Setting::new(&args.world, args.calls.get())?;
+    let offered = args.offered();
+    let settings =
+        offered.iter().map(|&offered| Setting::new(&args.world, offered, args.calls.get()));
+    let settings: Vec<Setting> = settings.collect::<Result<_, _>>()?;
+    let (folders, whole) = folders(args, &offered).map_err(RunError::Report)?;
     let variants = variants(args);
     let threads = args.threads.map_or_else(cores, |threads| threads.get() as usize);
-    say(format_args!(
-        "Simulating {} policies, {} rounds of {} calls each, on {threads} threads.",
-        variants.len(),
-        args.rounds,
-        args.calls
-    ));
-    let policies = rounds(args, &setting, &variants, threads, &interrupt)?;
-    let report = Report {
-        origin: Origin::Simulated,
-        started,
-        seed: args.seed,
-        parameters: parameters::of_simulation(args, &setting),
-        policies,
-        regime: Some(Regime {
-            service: Duration::from_nanos(setting.model.mean() as u64),
-            cancel_delay: Duration::from_nanos(args.world.network.mean() as u64),
-        }),
-        interrupted: interrupt.asked(),
-        failures: Vec::new(),
-        notes: Vec::new(),
+    say(format_args!("Simulating {} on {threads} threads.", amount(args, &offered, &variants)));
+    let jobs = u64::from(args.rounds.get()) * (variants.len() * settings.len()) as u64;
+    let progress = Progress::of_calls(u64::from(args.calls.get()) * jobs);
+    let mut points = Vec::new();
+    for ((setting, offered), folder) in settings.iter().zip(&offered).zip(&folders) {
+        let started = SystemTime::now();
+        let policies = rounds(args, setting, &variants, threads, &progress, &interrupt)?;
+        let heading = match (settings.len(), points.len()) {
+            (1, _) => vec![SIMULATED.to_owned(), String::new()],
+            (_, 0) => vec![SIMULATED.to_owned(), String::new(), title(setting)],
+            _ => vec![String::new(), title(setting)],
+        };
+        let report = Report {
+            origin: Origin::Simulated,
+            heading,
+            started,
+            seed: args.seed,
+            parameters: parameters::of_simulation(args, setting),
+            policies,
+            regime: Some(Regime {
+                service: Duration::from_nanos(setting.model.mean() as u64),
+                cancel_delay: Duration::from_nanos(args.world.network.mean() as u64),
+            }),
+            interrupted: interrupt.asked(),
+            failures: Vec::new(),
+            notes: Vec::new(),
+        };
+        let end = progress.hidden(|| publish(&report, Some(folder)))?;
+        points.push(Point {
+            name: offered.to_string(),
+            at: setting.load(),
+            policies: report.policies,
+        });
+        if settings.len() == 1 || end == RunEnd::Interrupted {
+            return Ok(end);
+        }
+    }
+    drop(progress);
+    let mut lines = vec![String::new(), overview(&points)];
+    if let Some(folder) = whole {
+        let picture = folder.write_loads(&points).map_err(RunError::Report)?;
+        lines.push(format!("Picture: {}", picture.display()));
+    }
+    print(lines.join("\n")).map_err(RunError::Output)?;
+    Ok(RunEnd::Whole)
+}
+
+/// A folder for each load; of several each has its own, within that of the whole.
+fn folders(
+    args: &SimulateArgs,
+    offered: &[Offered],
+) -> Result<(Vec<Folder>, Option<Folder>), ReportError> {
+    if offered.len() == 1 {
+        return Ok((vec![Folder::open(&args.out)?], None));
+    }
+    let whole = Folder::open_for_loads(&args.out)?;
+    let each = offered.iter().map(|offered| Folder::open(&args.out.join(offered.folder())));
+    Ok((each.collect::<Result<_, _>>()?, Some(whole)))
+}
+
+fn amount(args: &SimulateArgs, offered: &[Offered], variants: &[Variant]) -> String {
+    let loads = match offered.len() {
+        1 => String::new(),
+        loads => format!(" at {loads} loads"),
     };
-    Ok(publish(&report, Some(&folder))?)
+    let (policies, rounds, calls) = (variants.len(), args.rounds, args.calls);
+    format!("{policies} policies{loads}, {rounds} rounds of {calls} calls each,")
+}
+
+/// What stands above the table of one load of several.
+fn title(setting: &Setting) -> String {
+    let (rate, load) = (three_digits(setting.rate), 100.0 * setting.load());
+    format!("At {rate} calls a second, {load:.1} % of the slots:")
 }
 
 /// As many threads as can run at a time.
@@ -91,18 +146,17 @@ fn rounds(
     setting: &Setting,
     variants: &[Variant],
     threads: usize,
+    progress: &Progress,
     interrupt: &Interrupt,
 ) -> Result<Vec<Rounds>, Broken> {
-    let calls = u64::from(args.calls.get());
     let jobs = variants.len() * args.rounds.get() as usize;
-    let progress = Progress::of_calls(calls * jobs as u64);
     // Round by round, so that what is there when the user has enough is comparable.
     let slices = run_all(jobs, threads, |job| {
         let (round, variant) = (job / variants.len(), &variants[job % variants.len()]);
         progress.doing(format!("round {}: {}", round + 1, variant.name));
-        let (seed, stalls) = round_of(args, setting, round as u64);
         let mut before = 0;
-        let slice = turn(setting, variant, seed, calls, &stalls, args.slowed, |ended| {
+        let course = course(args, setting, round as u64);
+        let slice = turn(setting, variant, &course, |ended| {
             progress.advance(ended - before);
             before = ended;
             !interrupt.asked()
@@ -128,16 +182,18 @@ fn rounds(
     Ok(complete)
 }
 
-/// What is the same for all policies of a round: the seed of calls and service times, and the
-/// stalls.
-fn round_of(args: &SimulateArgs, setting: &Setting, round: u64) -> (u64, Plan) {
+/// What is the same for all policies of a round: the seed of calls and service times, and what goes
+/// wrong.
+fn course(args: &SimulateArgs, setting: &Setting, round: u64) -> Course {
     let seed = Random::new(args.seed.wrapping_add(round), "simulation").bits();
     let stalls = StallModel {
         pattern: args.faults.faults.pattern(),
         length: args.faults.stall,
         gap: args.faults.stall_gap,
     };
-    let lasts = setting.lasts(u64::from(args.calls.get()));
+    let calls = u64::from(args.calls.get());
     let replicas = args.world.replicas.get() as usize;
-    (seed, Plan::draw(seed, &stalls, replicas, lasts))
+    let plan = Plan::draw(seed, &stalls, replicas, setting.lasts(calls));
+    let faults = faults::faults(&plan, &args.fault_kinds, seed, setting.warm_up());
+    Course { seed, calls, faults, surge: None }
 }

@@ -42,9 +42,23 @@ pub(super) fn load_command(args: &LoadArgs) -> Result<(), String> {
 
 /// Policies of one sweep.
 const VARIANTS: usize = 64;
+/// Loads of one sweep.
+const LOADS: usize = 16;
 
 /// Whether a simulation can be run, as far as that can be told without its files.
 pub(super) fn simulate(args: &SimulateArgs) -> Result<(), String> {
+    let offered = args.offered();
+    if offered.len() > LOADS {
+        return Err(format!(
+            "--rate and --load may name {LOADS} loads, and {} are there: leave some out",
+            offered.len()
+        ));
+    }
+    let twice = (1..offered.len()).find(|&n| offered[..n].contains(&offered[n]));
+    if let Some(twice) = twice {
+        let option = if args.rates.is_empty() { "--load" } else { "--rate" };
+        return Err(format!("{option} names {} twice: name each once", offered[twice]));
+    }
     let variants = variants(args);
     let mut names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
     names.sort_unstable();

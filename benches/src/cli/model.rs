@@ -1,5 +1,6 @@
 //! The options of the commands that reckon with models: `simulate` and `predict`.
 
+use core::fmt;
 use core::num::NonZeroU32;
 use core::time::Duration;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use bowline_tests::kernel::span::Span;
 use clap::{Args, ValueEnum};
 
 use super::args::{FaultArgs, count, up_to};
-use super::policy::{Pick, Policy};
+use super::policy::{FaultKind, Pick, Policy, parse_fault_kind, times};
 use crate::model::{ModelSpec, parse_model, parse_span};
 use crate::units::{parse_duration, parse_percent, parse_rate};
 
@@ -49,13 +50,89 @@ pub struct SimulateArgs {
     /// What it is tried on.
     #[command(flatten)]
     pub world: WorldArgs,
+    /// Mean calls a second, a Poisson process; of several each is tried [default: 1800]
+    #[arg(
+        long = "rate",
+        value_name = "PER_SECOND,...",
+        value_delimiter = ',',
+        value_parser = parse_rate,
+        conflicts_with = "loads",
+        help_heading = "Cluster"
+    )]
+    pub rates: Vec<f64>,
+    /// The rate instead as the share of time for which slots are busy if every call runs once; of
+    /// several each is tried
+    #[arg(
+        long = "load",
+        value_name = "PERCENT,...",
+        value_delimiter = ',',
+        value_parser = parse_percent,
+        help_heading = "Cluster"
+    )]
+    pub loads: Vec<f64>,
     /// Stalls.
     #[command(flatten)]
     pub faults: FaultArgs,
-    /// A replica does not stand still in a stall: requests that it begins then take so many times
-    /// as long
-    #[arg(long, value_name = "TIMES", value_parser = times, help_heading = "Stalls")]
-    pub slowed: Option<f64>,
+    /// What befalls a replica in a stall; of several, each time one is drawn
+    ///
+    /// stall: it stands still, and what arrives waits. crash: its process ends, its connections
+    /// close, and at the stall's end it is back, with nothing that it had. slow:TIMES: requests that it begins take so many times as long.
+    /// network:TIMES: what it sends, and what is sent to it, takes so many times as long.
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_delimiter = ',',
+        default_value = "stall",
+        value_parser = parse_fault_kind,
+        help_heading = "Stalls"
+    )]
+    pub fault_kinds: Vec<FaultKind>,
+}
+
+/// How many calls come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Offered {
+    /// So many a second.
+    Rate(f64),
+    /// As many as keep slots busy for this share of the time, if every call runs once.
+    Load(f64),
+}
+
+impl Offered {
+    /// The name of a folder for what came of it: `load-60`, `rate-900`.
+    pub fn folder(self) -> String {
+        match self {
+            Offered::Rate(rate) => format!("rate-{rate}"),
+            Offered::Load(load) => format!("load-{}", percent(load)),
+        }
+    }
+}
+
+impl fmt::Display for Offered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Offered::Rate(rate) => write!(f, "{rate} /s"),
+            Offered::Load(load) => write!(f, "{} %", percent(load)),
+        }
+    }
+}
+
+/// A share as it was written, without what a double adds to it.
+fn percent(share: f64) -> f64 {
+    (share * 1e8).round() / 1e6
+}
+
+/// Calls a second where nothing else is said.
+const USUAL: Offered = Offered::Rate(1800.0);
+
+impl SimulateArgs {
+    /// What is tried, one after the other.
+    pub fn offered(&self) -> Vec<Offered> {
+        let rates = self.rates.iter().map(|&rate| Offered::Rate(rate));
+        let loads = self.loads.iter().map(|&load| Offered::Load(load));
+        let all: Vec<Offered> = rates.chain(loads).collect();
+        if all.is_empty() { vec![USUAL] } else { all }
+    }
 }
 
 /// Options of `bowline predict`.
@@ -82,6 +159,23 @@ pub struct PredictArgs {
         value_parser = fan_out
     )]
     pub fan_out: Vec<u32>,
+    /// Mean calls a second, a Poisson process [default: 1800]
+    #[arg(
+        long,
+        value_name = "PER_SECOND",
+        value_parser = parse_rate,
+        conflicts_with = "load",
+        help_heading = "Cluster"
+    )]
+    pub rate: Option<f64>,
+    /// The rate instead as the share of time for which slots are busy if every call runs once
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = parse_percent,
+        help_heading = "Cluster"
+    )]
+    pub load: Option<f64>,
     /// For a while, calls come so many times as fast
     #[arg(long, value_name = "TIMES", default_value = "3", value_parser = times)]
     pub surge: f64,
@@ -100,6 +194,14 @@ pub struct PredictArgs {
     /// What it is reckoned for.
     #[command(flatten)]
     pub world: WorldArgs,
+}
+
+impl PredictArgs {
+    /// What is reckoned with.
+    pub fn offered(&self) -> Offered {
+        let rate = self.rate.map(Offered::Rate);
+        rate.or(self.load.map(Offered::Load)).unwrap_or(USUAL)
+    }
 }
 
 /// Settings of policies, each with all of the others.
@@ -161,12 +263,6 @@ pub struct WorldArgs {
     /// Requests that may wait; more are shed
     #[arg(long, value_name = "N", default_value = "1024", value_parser = count::<1_048_576>)]
     pub queue: NonZeroU32,
-    /// Mean calls a second, a Poisson process [default: 1800]
-    #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate, conflicts_with = "load")]
-    pub rate: Option<f64>,
-    /// The rate instead as the share of time for which slots are busy if every call runs once
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
-    pub load: Option<f64>,
     /// How long a replica serves a request
     ///
     /// fixed:TIME, exp:MEAN, log-normal:MEAN,SIGMA, pareto:LEAST,ALPHA (or with a cap behind) and
@@ -233,11 +329,4 @@ fn parse_percentile(text: &str) -> Result<f64, String> {
 
 fn fan_out(text: &str) -> Result<u32, String> {
     count::<1_000_000>(text).map(NonZeroU32::get)
-}
-
-fn times(text: &str) -> Result<f64, String> {
-    let times = text.trim_end_matches('x').parse().ok();
-    times
-        .filter(|times| (1.0..=1000.0).contains(times))
-        .ok_or_else(|| "a number of times, 1 to 1000".into())
 }

@@ -1,14 +1,15 @@
 //! Predictions as text.
 
-use bowline_tests::theory::{Law, backlog, fan_out};
+use bowline_tests::theory::{Law, fan_out};
 
-use super::{Group, Prediction, is_overloaded, percent};
+use super::{Group, Prediction, Simulated, is_overloaded, nanos, percent, surge};
 use crate::cli::PredictArgs;
 use crate::parameters;
 use crate::report::lay_out;
 use crate::simulate::{Setting, Variant};
 use crate::stats::{Quantile, Summary};
-use crate::units::{show_duration, three_digits};
+use crate::text::wrapped;
+use crate::units::show_duration;
 use core::time::Duration;
 
 /// Everything, to be printed.
@@ -17,17 +18,19 @@ pub(super) fn page(
     setting: &Setting,
     groups: &[Group],
     variants: &[Variant],
-    simulated: Option<&[Summary]>,
+    simulated: Option<&Simulated>,
 ) -> String {
-    let mut text =
-        "PREDICTED by formulas, not measured: each figure is a model's, and holds as far \
-                    as the assumptions do that stand beneath it.\n"
-            .to_owned();
+    let summaries = simulated.map(|simulated| &*simulated.summaries);
+    let mut text = wrapped(
+        "PREDICTED by formulas, not measured: each figure is a model's, and holds as far as the \
+         assumptions do that stand beneath it.",
+        "",
+    );
     for (name, value) in parameters::of_world(setting) {
         text += &format!("  {name}: {value}\n");
     }
     for group in groups {
-        text += &format!("\n{}\n{}", group.title, table(group, simulated));
+        text += &format!("\n{}\n{}", group.title, table(group, summaries));
         text += &assumes(&group.assumes);
     }
     if is_overloaded(setting) {
@@ -37,8 +40,9 @@ pub(super) fn page(
         );
     }
     text += &fan_outs(args, &groups[0].predictions);
-    text += &surge(args, setting, &groups[0].predictions);
-    if let (Some(summaries), false) = (simulated, variants.is_empty()) {
+    let surged = simulated.map(|simulated| &*simulated.surges);
+    text += &surge::page(args, setting, &groups[0].predictions, surged);
+    if let (Some(summaries), false) = (summaries, variants.is_empty()) {
         let calls = summaries.first().map_or(0, |summary| summary.counters().calls);
         let told = format!(
             "Simulated: {calls} calls of each policy on the cluster as it is described above, \
@@ -55,30 +59,12 @@ fn assumes(what: &str) -> String {
     wrapped(&format!("Assumes: {what}"), "  ")
 }
 
-/// Text in lines that a terminal shows whole, each after `indent`.
-fn wrapped(text: &str, indent: &str) -> String {
-    const WIDTH: usize = 98;
-    let (mut lines, mut room) = (String::new(), 0);
-    for word in text.split_whitespace() {
-        let length = word.chars().count() + 1;
-        if length > room {
-            let end = if lines.is_empty() { "" } else { "\n" };
-            lines += &format!("{end}{indent}{word}");
-            room = WIDTH - indent.len() - (length - 1).min(WIDTH);
-        } else {
-            lines += &format!(" {word}");
-            room -= length;
-        }
-    }
-    lines + "\n"
-}
-
 /// A line for each prediction; beneath it, if there is one, the simulation, and how far off the
 /// formula is.
 fn table(group: &Group, simulated: Option<&[Summary]>) -> String {
     let mut header = vec![String::new(), "mean".to_owned()];
     header.extend(Quantile::ALL.iter().map(|quantile| quantile.label().to_owned()));
-    header.push("extra executions".to_owned());
+    header.push("extra".to_owned());
     let mut lines = vec![header];
     for prediction in &group.predictions {
         lines.push(predicted(prediction));
@@ -116,16 +102,12 @@ fn beneath(prediction: &Prediction, summary: &Summary) -> [Vec<String>; 2] {
     [found, off]
 }
 
-fn nanos(time: f64) -> String {
-    show_duration(Duration::from_nanos(time as u64))
-}
-
 /// What a user feels whose request needs many calls, all of them.
 fn fan_outs(args: &PredictArgs, predictions: &[Prediction]) -> String {
     if args.fan_out.is_empty() {
         return String::new();
     }
-    let mut lines = vec![vec![String::new(), "beyond one's p99".into(), "p50".into()]];
+    let mut lines = vec![vec![String::new(), "beyond p99".into(), "p50".into()]];
     lines[0].extend(["p99".to_owned(), "p99.9".to_owned()]);
     let p99 = predictions.first().map_or(0.0, |one| one.law.quantile(0.99));
     for &calls in &args.fan_out {
@@ -142,60 +124,8 @@ fn fan_outs(args: &PredictArgs, predictions: &[Prediction]) -> String {
         "\nA request of many calls waits for the slowest: P = 1 - (1 - p)^n\n{}{}",
         lay_out(&lines),
         assumes(
-            "the calls are independent, and nothing queues; the share beyond is of requests that \
-             take longer than 99 % of single calls without redundancy."
+            "the calls are independent, and nothing queues; beyond p99 are requests that take \
+             longer than 99 % of single calls without redundancy."
         )
     )
-}
-
-/// What a surge leaves behind under each policy.
-fn surge(args: &PredictArgs, setting: &Setting, predictions: &[Prediction]) -> String {
-    let slots = setting.args.replicas.get() * setting.args.slots.get();
-    let mean = setting.model.mean();
-    if mean <= 0.0 {
-        return String::new();
-    }
-    let lasts = args.surge_for.as_nanos() as f64 / mean;
-    let mut lines = vec![vec![String::new()]];
-    lines[0]
-        .extend(["load", "in the surge", "backlog", "longest wait", "gone after"].map(Into::into));
-    for prediction in predictions {
-        let load = setting.load() * (1.0 + prediction.extra);
-        let left = backlog(slots, load, load * args.surge, lasts);
-        let gone = match (left.calls > 0.0, load < 1.0) {
-            (_, false) => "never".to_owned(),
-            (false, _) => "-".to_owned(),
-            (true, true) => nanos(left.drains_in * mean),
-        };
-        let mut line = vec![prediction.name.clone(), percent(load), percent(load * args.surge)];
-        // The calls that wait; with them wait their hedges.
-        line.push(format!("{:.0} calls", left.calls / (1.0 + prediction.extra)));
-        line.extend([nanos(left.wait * mean), gone]);
-        lines.push(line);
-    }
-    format!(
-        "\nA surge of {} times the rate for {}\n{}{}",
-        three_digits(args.surge),
-        show_duration(args.surge_for),
-        lay_out(&lines),
-        assumes(
-            "calls flow in and out at their mean rates, evenly over all slots; queues hold what \
-             comes, and nothing is shed; hedges stay as frequent as while nothing queues. (They \
-             become more frequent, up to the budget: then the load of the surge has to be \
-             reckoned with all of it.)"
-        )
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn assumptions_fit_a_terminal() {
-        let text = assumes(&"queues hold what comes ".repeat(20));
-        assert!(text.lines().count() > 4);
-        assert!(text.lines().all(|line| line.starts_with("  ") && line.len() <= 98), "{text}");
-        assert_eq!(wrapped("one two", ""), "one two\n");
-    }
 }

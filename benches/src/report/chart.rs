@@ -60,6 +60,16 @@ pub(super) fn picture(summaries: &[Summary]) -> Option<String> {
     Some(format!("{PICTURE}{attributes}><style>{}</style>{body}\n", super::html::STYLE))
 }
 
+/// What was drawn as a file of its own.
+pub(super) fn file(label: &str, body: &str) -> String {
+    format!(
+        "{PICTURE} viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\"><style>{}</style>\
+         {body}</svg>\n",
+        escape(label),
+        super::html::STYLE
+    )
+}
+
 /// The curves' points for the pointer's read-out, as a JSON array of
 /// `{policy, firm, points: [[nines, milliseconds], ...]}`.
 pub(super) fn points_json(summaries: &[Summary]) -> String {
@@ -81,7 +91,7 @@ pub(super) fn points_json(summaries: &[Summary]) -> String {
 const STRING: &str = "writing to a string cannot fail";
 
 /// From figures to places in the picture.
-struct Scale {
+pub(super) struct Scale {
     /// Nines at the right end: 3 is 99.9 %.
     nines: f64,
     /// Logarithms (base 10) of the latencies in seconds at the bottom and at the top.
@@ -100,14 +110,27 @@ impl Scale {
     }
 
     fn x(&self, nines: f64) -> f64 {
-        LEFT + (WIDTH - LEFT - RIGHT) * (nines / self.nines).clamp(0.0, 1.0)
+        across(nines / self.nines)
     }
 
-    fn y(&self, time: Duration) -> f64 {
+    /// One of heights alone, for these latencies; None if there are none.
+    pub(super) fn between(times: impl Iterator<Item = Duration> + Clone) -> Option<Scale> {
+        let log = |time: Duration| time.as_secs_f64().max(1e-6).log10();
+        let bottom = log(times.clone().min()?) - 0.08;
+        let top = log(times.max()?) + 0.05;
+        Some(Scale { nines: 1.0, bottom, top: top.max(bottom + 0.5) })
+    }
+
+    pub(super) fn y(&self, time: Duration) -> f64 {
         let log = time.as_secs_f64().max(1e-9).log10();
         let height = ((log - self.bottom) / (self.top - self.bottom)).clamp(0.0, 1.0);
         HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * height
     }
+}
+
+/// The place of a share of the width, 0 to 1.
+pub(super) fn across(share: f64) -> f64 {
+    LEFT + (WIDTH - LEFT - RIGHT) * share.clamp(0.0, 1.0)
 }
 
 fn nines(share: f64) -> f64 {
@@ -127,7 +150,18 @@ fn shares(latency: &Latencies) -> Vec<f64> {
 }
 
 fn axes(svg: &mut String, scale: &Scale) {
-    let (right, base) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    heights(svg, scale);
+    upright(svg, scale.x(0.0), "0 %");
+    upright(svg, scale.x(nines(0.5)), "50 %");
+    for n in 1..=scale.nines as usize {
+        upright(svg, scale.x(n as f64), &nines_label(n));
+    }
+    base(svg, "share of calls that took no longer");
+}
+
+/// The lines of the latencies, with their names.
+pub(super) fn heights(svg: &mut String, scale: &Scale) {
+    let right = WIDTH - RIGHT;
     for time in ticks(scale) {
         let y = scale.y(time);
         write!(
@@ -140,25 +174,31 @@ fn axes(svg: &mut String, scale: &Scale) {
         )
         .expect(STRING);
     }
-    let mut share_ticks = vec![(0.0, "0 %".to_owned()), (nines(0.5), "50 %".to_owned())];
-    share_ticks.extend((1..=scale.nines as usize).map(|n| (n as f64, nines_label(n))));
-    for (nines, label) in share_ticks {
-        let x = scale.x(nines);
-        write!(
-            svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{base}\"/>\
-             <text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
-            base + 20.0
-        )
-        .expect(STRING);
-    }
+}
+
+/// An upright line with its name beneath.
+pub(super) fn upright(svg: &mut String, x: f64, name: &str) {
+    let base = HEIGHT - BOTTOM;
+    write!(
+        svg,
+        "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{base}\"/>\
+         <text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        base + 20.0,
+        escape(name)
+    )
+    .expect(STRING);
+}
+
+/// The line at the bottom, and what lies along it.
+pub(super) fn base(svg: &mut String, name: &str) {
+    let (right, base) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
     write!(
         svg,
         "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{base}\" y2=\"{base}\"/>\
-         <text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">share of calls that took \
-         no longer</text>",
+         <text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
         f64::midpoint(LEFT, right),
-        base + 42.0
+        base + 42.0,
+        escape(name)
     )
     .expect(STRING);
 }
@@ -236,7 +276,7 @@ fn curve(svg: &mut String, scale: &Scale, summary: &Summary, tint: &str) -> f64 
 }
 
 /// Names the curves at their right ends, moved apart where they end close together.
-fn end_labels(svg: &mut String, mut labels: Vec<(f64, &str, String)>) {
+pub(super) fn end_labels(svg: &mut String, mut labels: Vec<(f64, &str, String)>) {
     const LINE: f64 = 17.0;
     labels.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut free = TOP;

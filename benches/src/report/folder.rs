@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::chart::{self, PICTURE};
 use super::hlog::{self, EncodeError};
-use super::{Report, html, json};
+use super::{Point, Report, html, json, loads};
 
 /// A folder that was found writable.
 #[derive(Debug)]
@@ -55,6 +55,8 @@ const FILES: [(&str, &[&str]); 4] = [
     ("report.html", &["<title>Bowline: "]),
     ("latency.svg", &[PICTURE]),
 ];
+/// Of several loads there is one picture, in the folder that has theirs.
+const LOADS: (&str, &[&str]) = ("loads.svg", &[PICTURE]);
 
 impl Folder {
     /// Makes the folder if need be and tries to write in it: better told before a run than after.
@@ -63,10 +65,22 @@ impl Folder {
     /// [`ReportError::NotWritable`]; [`ReportError::Foreign`] if a file is in the way that only
     /// bears the name of a report's.
     pub fn open(path: &Path) -> Result<Folder, ReportError> {
+        Folder::open_for(path, &FILES)
+    }
+
+    /// The same for the folder of several loads, in which each has one of its own.
+    ///
+    /// # Errors
+    /// As for [`Folder::open`].
+    pub fn open_for_loads(path: &Path) -> Result<Folder, ReportError> {
+        Folder::open_for(path, &[LOADS])
+    }
+
+    fn open_for(path: &Path, files: &[(&str, &[&str])]) -> Result<Folder, ReportError> {
         let refused = |source| ReportError::NotWritable { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(refused)?;
         let folder = Folder { path: path.to_owned() };
-        FILES.iter().try_for_each(|(name, marks)| folder.check(name, marks))?;
+        files.iter().try_for_each(|(name, marks)| folder.check(name, marks))?;
         let probe = path.join(format!(".probe-{}", std::process::id()));
         File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(refused)?;
         Ok(folder)
@@ -85,6 +99,16 @@ impl Folder {
         self.put("report.html", html::html(report).as_bytes())
     }
 
+    /// Writes the picture of several loads, in place of an earlier one, and says where.
+    ///
+    /// # Errors
+    /// [`ReportError`].
+    pub fn write_loads(&self, points: &[Point]) -> Result<PathBuf, ReportError> {
+        let picture = loads::picture(points);
+        picture.map(|svg| self.put(LOADS.0, svg.as_bytes())).transpose()?;
+        Ok(self.file(LOADS.0))
+    }
+
     /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -94,7 +118,7 @@ impl Folder {
     /// all, and never written through a link.
     fn put(&self, name: &str, bytes: &[u8]) -> Result<(), ReportError> {
         let path = self.file(name);
-        for (_, marks) in FILES.iter().filter(|(file, _)| *file == name) {
+        for (_, marks) in FILES.iter().chain([&LOADS]).filter(|(file, _)| *file == name) {
             self.check(name, marks)?; // it may have come since the run began
         }
         let partial = self.file(&format!(".{name}-{}", std::process::id()));
@@ -177,6 +201,21 @@ mod tests {
             folder.write(&sample::report()).expect_err("in the way");
             assert_eq!(fs::read_to_string(&path).expect("readable"), "precious");
         }
+    }
+
+    #[test]
+    fn the_picture_of_several_loads_replaces_its_like_alone() {
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        let point = |at| Point { name: "30 %".into(), at, policies: sample::simulation().policies };
+        let points = [point(0.3), point(0.6)];
+        for _ in 0..2 {
+            let folder = Folder::open_for_loads(parent.path()).expect("writable, or ours");
+            let path = folder.write_loads(&points).expect("writable");
+            assert!(fs::read_to_string(path).expect("written").starts_with(PICTURE));
+        }
+        fs::write(parent.path().join("loads.svg"), "precious").expect("writable");
+        Folder::open_for_loads(parent.path()).expect_err("in the way");
+        Folder::open(parent.path()).expect("no file of a single load's");
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub(crate) fn report() -> Report {
             version: "0.1.0",
             optimized: true,
         }),
+        heading: Vec::new(),
         started: SystemTime::UNIX_EPOCH + SystemDuration::from_secs(1_700_000_000),
         seed: 1,
         parameters: vec![

@@ -1,8 +1,11 @@
 //! The table on the terminal.
 
+use core::ops::Range;
+
 use super::rows::{NO_VALUE, rows};
 use super::{Ratios, Report};
 use crate::stats::{Quantile, Spread};
+use crate::text::WIDTH;
 
 /// The whole comparison as text, a line for each figure, ending with a line break.
 pub fn table(report: &Report) -> String {
@@ -19,20 +22,28 @@ pub fn table(report: &Report) -> String {
     lay_out(&lines)
 }
 
-/// What a sweep shows of each policy: as much as fits a line.
-const SWEPT: [&str; 7] =
-    ["p50", "p90", "p99", "p99.9", "executions/call", "hedge rate", "both started"];
+/// What a sweep shows of each policy: as much as fits a line, by shorter names.
+const SWEPT: [(&str, &str); 7] = [
+    ("p50", "p50"),
+    ("p90", "p90"),
+    ("p99", "p99"),
+    ("p99.9", "p99.9"),
+    ("executions/call", "runs/call"),
+    ("hedge rate", "hedged"),
+    ("both started", "both ran"),
+];
 
 /// A sweep of many policies as text, a line for each, ending with a line break.
 pub fn sweep_table(report: &Report) -> String {
     let all = rows(&report.summaries());
+    let find = |label: &str| all.iter().find(|row| row.label == label);
     let shown: Vec<_> =
-        SWEPT.iter().filter_map(|label| all.iter().find(|row| row.label == *label)).collect();
+        SWEPT.iter().filter_map(|(label, name)| Some((name, find(label)?))).collect();
     let mut lines = vec![vec![String::new()]];
-    lines[0].extend(shown.iter().map(|row| row.label.to_owned()));
+    lines[0].extend(shown.iter().map(|(name, _)| (*name).to_string()));
     for (place, rounds) in report.policies.iter().enumerate() {
         let mut line = vec![rounds.policy.clone()];
-        line.extend(shown.iter().map(|row| row.cells[place].clone()));
+        line.extend(shown.iter().map(|(_, row)| row.cells[place].clone()));
         lines.push(line);
     }
     lay_out(&lines)
@@ -57,7 +68,8 @@ pub(super) fn show_spread(spread: &Spread) -> String {
 }
 
 /// Lines of cells as text, a line each. Pads columns: the first to the right of its text, all
-/// others to the left.
+/// others to the left. What is wider than a terminal goes on beneath, each part with the first
+/// column again; there, lines without anything but that are left out.
 pub fn lay_out(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -65,14 +77,38 @@ pub fn lay_out(lines: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
-    for line in lines {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            if column == 0 { format!("{cell:<width$}") } else { format!("  {cell:>width$}") }
-        });
-        text.push_str(cells.collect::<String>().trim_end());
+    let mut next = 1;
+    loop {
+        let first = next;
+        let mut room = WIDTH.saturating_sub(widths.first().copied().unwrap_or(0));
+        // However wide: one column at least.
+        while next < columns && (next == first || widths[next] + 2 <= room) {
+            room = room.saturating_sub(widths[next] + 2);
+            next += 1;
+        }
+        part(&mut text, lines, &widths, first..next);
+        if next >= columns {
+            return text;
+        }
         text.push('\n');
     }
-    text
+}
+
+/// The first column, and these.
+fn part(text: &mut String, lines: &[Vec<String>], widths: &[usize], columns: Range<usize>) {
+    for line in lines {
+        let cells = || columns.clone().map(|column| line.get(column).map_or("", String::as_str));
+        if columns.start > 1 && cells().all(str::is_empty) {
+            continue;
+        }
+        let (name, width) = (line.first().map_or("", String::as_str), widths.first().unwrap_or(&0));
+        let mut row = format!("{name:<width$}");
+        for (cell, width) in cells().zip(&widths[columns.clone()]) {
+            row += &format!("  {cell:>width$}");
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
 }
 
 #[cfg(test)]
@@ -83,7 +119,7 @@ mod tests {
     #[test]
     fn the_table_has_a_line_for_each_figure_and_fits_a_terminal() {
         let text = table(&sample::report());
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         for label in ["p50", "p99.9", "in deadline /s", "executions/call", "both started"] {
             assert!(text.lines().any(|line| line.starts_with(label)), "{label} in {text}");
         }
@@ -94,13 +130,33 @@ mod tests {
     #[test]
     fn a_sweep_has_a_line_for_each_policy_and_fits_a_terminal() {
         let text = sweep_table(&sample::simulation());
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         let lines: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0][..5], ["p50", "p90", "p99", "p99.9", "executions/call"]);
+        assert_eq!(lines[0][..5], ["p50", "p90", "p99", "p99.9", "runs/call"]);
         assert_eq!([lines[1][0], lines[2][0], lines[3][0]], ["none", "hedged", "tied"]);
         assert_eq!(lines[1][7], "-", "{text}");
         assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn what_is_wider_than_a_terminal_goes_on_beneath_with_its_names() {
+        let mut report = sample::report();
+        for copy in ["tied-hedged", "hedged-late"] {
+            let mut rounds = report.policies[1].clone();
+            rounds.policy = copy.into();
+            report.policies.push(rounds);
+        }
+        let text = table(&report);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        let headers: Vec<&str> = text.lines().filter(|line| line.starts_with("     ")).collect();
+        assert!(headers.len() > 1, "{text}");
+        for name in ["hedged-late / none", "tied / none"] {
+            assert!(headers.iter().any(|header| header.contains(name)), "{name}: {text}");
+        }
+        let rows = |label: &str| text.lines().filter(|line| line.starts_with(label)).count();
+        assert_eq!(rows("p50"), headers.len(), "{text}");
+        assert_eq!(rows("calls"), 1, "ratios are of percentiles: {text}");
     }
 
     #[test]
@@ -114,8 +170,7 @@ mod tests {
     fn ratios_of_a_run_in_which_a_replica_failed_are_void() {
         let failed = Report { failures: vec!["replica 1 died.".into()], ..sample::report() };
         let text = table(&failed);
-        let header = text.lines().next().expect("a header");
-        assert!(header.contains("hedged / none VOID  tied / none VOID"), "{header}");
+        assert!(text.contains("hedged / none VOID") && text.contains("tied / none VOID"), "{text}");
         assert_eq!(failed.warnings(), ["FAILED: replica 1 died."]);
     }
 

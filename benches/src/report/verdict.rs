@@ -1,6 +1,8 @@
 //! What a sweep says of each policy in a sentence: what it shortens and what it costs, whether tied
 //! or hedged calls do better and where, and where it harms.
 
+use core::time::Duration;
+
 use super::BASELINE;
 use crate::stats::{Quantile, Rounds, Spread, Summary, ratio_to_baseline};
 
@@ -40,8 +42,20 @@ fn verdict(rounds: &Rounds, baseline: &Rounds, all: &[Rounds]) -> String {
     let price = summary.executions_per_call().unwrap_or(0.0);
     let mut sentence = format!("{}: {effect} for {price:.3} executions a call", rounds.policy);
     sentence.extend(against_rivals(rounds, all));
-    sentence.extend(harm(&summary, &plain, &longer));
+    let harm = harm(&summary, &plain, &longer);
+    sentence.extend(harm.map(|harm| format!("; HARMS: it {harm}")));
     sentence + "."
+}
+
+/// What a policy harms, as a part of a sentence; None if nothing, or if there is no baseline.
+pub(super) fn harm_of(rounds: &Rounds, all: &[Rounds]) -> Option<String> {
+    let baseline = all.iter().find(|other| other.policy == BASELINE)?;
+    let longer = Quantile::ALL.into_iter().filter_map(|quantile| {
+        let spread = ratio_to_baseline(&rounds.slices, &baseline.slices, quantile)?;
+        let told = format!("{} to {:.2}", quantile.label(), spread.median);
+        matches!(side(&spread), Side::Longer).then_some(told)
+    });
+    harm(&rounds.merged(), &baseline.merged(), &longer.collect::<Vec<_>>())
 }
 
 /// What is longer than without it, and what fails more often.
@@ -57,7 +71,7 @@ fn harm(summary: &Summary, plain: &Summary, longer: &[String]) -> Option<String>
         let (ours, theirs) = (100.0 * ours, 100.0 * theirs);
         harms.push(format!("fails {ours:.2} % of the calls instead of {theirs:.2} %"));
     }
-    (!harms.is_empty()).then(|| format!("; HARMS: it {}", harms.join(" and ")))
+    (!harms.is_empty()).then(|| harms.join(" and "))
 }
 
 /// Where it beats the best of the other kind, and where that beats it.
@@ -68,13 +82,11 @@ fn against_rivals(rounds: &Rounds, all: &[Rounds]) -> Option<String> {
         name if name.starts_with("hedged") => ("hedged", "tied"),
         _ => return None,
     };
-    let rivals: Vec<&Rounds> = all
-        .iter()
-        .filter(|other| other.policy.starts_with(rival) && !other.policy.starts_with("tied-hedged"))
-        .collect();
+    let rivals: Vec<&Rounds> =
+        all.iter().filter(|other| is_of_kind(&other.policy, rival)).collect();
     let (mut wins, mut losses) = (Vec::new(), Vec::new());
     for quantile in Quantile::ALL {
-        let Some(best) = best_at(&rivals, quantile) else { continue };
+        let Some((_, best)) = best_at(&rivals, quantile) else { continue };
         let spread = ratio_to_baseline(&rounds.slices, &best.slices, quantile);
         match spread.as_ref().map(side) {
             Some(Side::Shorter) => wins.push(quantile.label().to_owned()),
@@ -96,22 +108,31 @@ fn against_rivals(rounds: &Rounds, all: &[Rounds]) -> Option<String> {
     })
 }
 
-/// Of these the one with the shortest percentile.
-fn best_at<'a>(rivals: &[&'a Rounds], quantile: Quantile) -> Option<&'a Rounds> {
+/// Whether a policy is of this kind, with whatever settings.
+pub(super) fn is_of_kind(policy: &str, kind: &str) -> bool {
+    let both = "tied-hedged";
+    policy.starts_with(kind) && (kind == both || !policy.starts_with(both))
+}
+
+/// Of these the one with the shortest percentile, and how long that is.
+pub(super) fn best_at<'a>(
+    rivals: &[&'a Rounds],
+    quantile: Quantile,
+) -> Option<(Duration, &'a Rounds)> {
     let timed = rivals
         .iter()
         .filter_map(|rival| Some((rival.merged().latency().quantile(quantile)?, *rival)));
-    timed.min_by_key(|(time, _)| *time).map(|(_, rival)| rival)
+    timed.min_by_key(|(time, _)| *time)
 }
 
 /// Where a ratio lies in every round.
-enum Side {
+pub(super) enum Side {
     Shorter,
     Same,
     Longer,
 }
 
-fn side(spread: &Spread) -> Side {
+pub(super) fn side(spread: &Spread) -> Side {
     if spread.max < 1.0 - NOTICEABLE {
         Side::Shorter
     } else if spread.min > 1.0 + NOTICEABLE {
@@ -122,7 +143,7 @@ fn side(spread: &Spread) -> Side {
 }
 
 /// `a, b and c`.
-fn list(parts: &[String]) -> String {
+pub(super) fn list(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
         [one] => one.clone(),

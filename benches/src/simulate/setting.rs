@@ -8,7 +8,7 @@ use bowline_tests::kernel::span::{Nanos, Span};
 use bowline_tests::world::{Class, ClientSetup, Look, Scenario, ServerSetup, Service};
 use thiserror::Error;
 
-use crate::cli::{Copies, Pick, WorldArgs};
+use crate::cli::{Copies, Offered, Pick, WorldArgs};
 use crate::model::{Model, ModelError};
 use crate::units::{show_duration, three_digits};
 
@@ -44,17 +44,16 @@ impl Setting {
     ///
     /// # Errors
     /// [`SettingError`], in the words of the options.
-    pub fn new(args: &WorldArgs, calls: u32) -> Result<Self, SettingError> {
+    pub fn new(args: &WorldArgs, offered: Offered, calls: u32) -> Result<Self, SettingError> {
         let model = args.service.load()?;
         let mean = model.mean() / 1e9;
         let slots = f64::from(args.replicas.get()) * f64::from(args.slots.get());
-        let rate = match (args.rate, args.load) {
-            (Some(rate), _) => rate,
-            (None, Some(load)) if load > 0.0 && mean > 0.0 => load * slots / mean,
-            (None, Some(_)) => {
+        let rate = match offered {
+            Offered::Rate(rate) => rate,
+            Offered::Load(load) if load > 0.0 && mean > 0.0 => load * slots / mean,
+            Offered::Load(_) => {
                 return together("--load needs a service time above zero, and must be above 0%");
             }
-            (None, None) => 1800.0,
         };
         if let Model::Trace(trace) = &model {
             if trace.replicas() < args.replicas.get() as usize {

@@ -4,12 +4,11 @@ use core::time::Duration;
 
 use bowline_client::core::Counters;
 use bowline_tests::kernel::span::Nanos;
-use bowline_tests::world::{Fault, Report, What, World};
+use bowline_tests::world::{Fault, Report, Scenario, Surge, World};
 use thiserror::Error;
 
 use super::{Setting, Variant};
 use crate::driver::{denied, end_of_failure, fill};
-use crate::faults::Plan;
 use crate::figures::Served;
 use crate::policies::{budget_config, client_policy};
 use crate::stats::{CallEnd, Slice};
@@ -25,42 +24,55 @@ pub struct Broken {
     what: String,
 }
 
-/// Simulates a turn, in whose stalls a replica stands still or is `slowed` so many times; nothing if
-/// `go_on`, which hears how many calls have ended, says no.
+/// What happens in a turn, whatever the policy.
+#[derive(Clone, Debug, Default)]
+pub struct Course {
+    /// Names calls and service times.
+    pub seed: u64,
+    /// How many are made.
+    pub calls: u64,
+    /// What goes wrong, in the world's time.
+    pub faults: Vec<Fault>,
+    /// When calls come faster, in the world's time.
+    pub surge: Option<Surge>,
+}
+
+/// Simulates a turn; nothing if `go_on`, which hears how many calls have ended, says no.
 ///
 /// # Errors
 /// [`Broken`]
 pub fn turn(
     setting: &Setting,
     variant: &Variant,
-    seed: u64,
-    calls: u64,
-    stalls: &Plan,
-    slowed: Option<f64>,
+    course: &Course,
     go_on: impl FnMut(u64) -> bool,
 ) -> Result<Option<Slice>, Broken> {
+    let report = play(setting, variant, course, go_on)?;
+    Ok(report.map(|report| slice(setting, variant, course.calls, &report)))
+}
+
+/// As [`turn`]; all that came of it.
+///
+/// # Errors
+/// [`Broken`]
+pub fn play(
+    setting: &Setting,
+    variant: &Variant,
+    course: &Course,
+    go_on: impl FnMut(u64) -> bool,
+) -> Result<Option<Report>, Broken> {
+    let Course { seed, calls, faults, surge } = course.clone();
     let policy = client_policy(variant.policy, &variant.settings);
-    let mut scenario = setting.scenario(seed, calls, policy, budget_config(&variant.settings));
-    scenario.faults = faults(stalls, slowed, setting.warm_up());
-    let Some(report) = World::new(scenario, false).run_while(go_on) else { return Ok(None) };
+    let calm = setting.scenario(seed, calls, policy, budget_config(&variant.settings));
+    let Some(report) = World::new(Scenario { faults, surge, ..calm }, false).run_while(go_on)
+    else {
+        return Ok(None);
+    };
     if let Some(broken) = &report.broken {
         let (policy, what) = (variant.name.clone(), broken.to_string());
         return Err(Broken { policy, seed, what });
     }
-    Ok(Some(slice(setting, variant, calls, &report)))
-}
-
-/// Stalls stop a process, and what arrives waits for it; or they make it so many times as slow.
-fn faults(stalls: &Plan, slowed: Option<f64>, begin: Nanos) -> Vec<Fault> {
-    let fault = |stall: &crate::faults::Stall| Fault {
-        at: begin + stall.at.as_nanos() as Nanos,
-        lasts: stall.length.as_nanos() as Nanos,
-        what: match slowed {
-            None => What::Freeze(stall.replica),
-            Some(times) => What::Slow(stall.replica, (100.0 * times) as u64),
-        },
-    };
-    stalls.stalls().iter().map(fault).collect()
+    Ok(Some(report))
 }
 
 fn slice(setting: &Setting, variant: &Variant, calls: u64, report: &Report) -> Slice {

@@ -13,6 +13,13 @@ fn says(folder: &Path, line: &str) -> (bool, String, String) {
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
+/// What begins so, up to its end, however many lines it takes.
+fn sentence(text: &str, start: &str) -> String {
+    let lines = text.lines().skip_while(|line| !line.starts_with(start));
+    let words = lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+    words.split_once(". ").map_or(words.clone(), |(sentence, _)| sentence.to_owned())
+}
+
 #[test]
 fn a_simulation_prints_a_line_a_sentence_and_a_folder() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -23,7 +30,7 @@ fn a_simulation_prints_a_line_a_sentence_and_a_folder() {
         assert!(out.lines().any(|line| line.starts_with(&format!("{policy} "))), "{policy}: {out}");
     }
     // Stalls of 60 ms in one replica of three: what Bowline is for.
-    let tied = out.lines().find(|line| line.starts_with("tied: ")).expect("a sentence");
+    let tied = sentence(&out, "tied: ");
     assert!(tied.contains("shortens") && tied.contains("p99 to 0."), "{tied}");
     let files = folder.path().join("bowline-simulation");
     let svg = fs::read_to_string(files.join("latency.svg")).expect("a picture");
@@ -68,7 +75,7 @@ fn replicas_that_are_slow_together_leave_a_hedge_nothing_to_win() {
         );
         let (good, out, err) = says(folder.path(), &line);
         assert!(good, "{err}");
-        out.lines().find(|line| line.starts_with("hedged-p95: ")).expect("a sentence").to_owned()
+        sentence(&out, "hedged-p95: ")
     };
     let apart = ratio("apart.csv", false);
     assert!(apart.contains("p99 to 0.0"), "{apart}");
@@ -89,9 +96,9 @@ fn a_replica_that_is_slowed_in_a_stall_harms_less_than_one_that_stands_still() {
         let json = fs::read_to_string(folder.path().join("report/results.json")).expect("there");
         (out, json)
     };
-    let (still, halved) = (beyond(""), beyond("--slowed 2x"));
-    assert!(halved.1.contains("; service 2.00 times as long"), "{}", halved.1);
-    assert!(!still.1.contains("times as long"));
+    let (still, halved) = (beyond(""), beyond("--fault-kinds slow:2x"));
+    assert!(halved.1.contains("; slow:2.00x"), "{}", halved.1);
+    assert!(still.1.contains("400 ms apart; stall"));
     // A request of 2 ms that is served at half the speed takes 4 ms; one that waits for a replica
     // to go on, tens of them.
     let p99 = |out: &str| {
@@ -132,7 +139,8 @@ fn a_prediction_stands_beside_its_assumptions_and_its_simulation() {
         figures("tied, two replicas: M/M/2")[1..5],
         ["1.33 ms", "974 us", "2.99 ms", "5.67 ms"]
     );
-    assert_eq!(figures("hedge at p90")[6], "10.0 %");
+    assert_eq!(figures("hedge at p90")[6], "10.0 %", "{out}");
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     assert!(out.starts_with("PREDICTED by formulas, not measured"));
     assert!(out.matches("Assumes: ").count() >= 4, "{out}");
     assert!(out.contains("slowest of 100") && out.contains("63.4 %"), "{out}");
@@ -204,4 +212,43 @@ fn what_cannot_be_modelled_is_one_line_that_names_the_option_and_the_cure() {
     }
     let kept = fs::read_to_string(folder.path().join("taken/latency.svg")).expect("readable");
     assert_eq!(kept, "precious");
+}
+
+#[test]
+fn of_several_loads_each_has_its_folder_and_all_have_a_table_and_a_picture() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (good, out, err) = says(folder.path(), &format!("{SMALL} --load 30%,85% --faults off"));
+    assert!(good, "{err}");
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    let (_, overview) = out.split_once("p99 at ").unwrap_or_else(|| panic!("{out}"));
+    for load in ["30 %", "85 %"] {
+        assert!(overview.contains(&format!("\n{load}: ")), "{out}");
+    }
+    let files = folder.path().join("bowline-simulation");
+    for file in ["load-30/results.json", "load-85/latency.svg", "load-85/report.html", "loads.svg"]
+    {
+        assert!(files.join(file).exists(), "{file}: {out}");
+    }
+    let p99 = |load: &str| {
+        let json = fs::read_to_string(files.join(load).join("results.json")).expect("results");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        json["policies"]["none"]["p99_us"].as_f64().expect("a time")
+    };
+    assert!(p99("load-85") > p99("load-30"), "{out}");
+}
+
+#[test]
+fn replicas_that_crash_and_come_back_lose_no_call_and_no_count() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for kinds in ["crash", "network:20x", "crash,stall,slow:3x"] {
+        let line = format!("{SMALL} --fault-kinds {kinds}");
+        let (good, out, err) = says(folder.path(), &line);
+        assert!(good, "{kinds}: {err}");
+        let json = fs::read_to_string(folder.path().join("bowline-simulation/results.json"));
+        let json: serde_json::Value = serde_json::from_str(&json.expect("there")).expect("JSON");
+        let tied = &json["policies"]["tied"];
+        assert_eq!(tied["ok"], 24_000, "{kinds}: {out}");
+        // Copies that died with a replica had been counted, too.
+        assert!(tied["executions_per_call"].as_f64().is_some_and(|all| all >= 1.0), "{out}");
+    }
 }
