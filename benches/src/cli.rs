@@ -118,7 +118,7 @@ where
 {
     let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
     let command = command_of(&line);
-    let definition = Cli::command();
+    let definition = definition(Cli::command());
     let matches = definition.clone().try_get_matches_from(line);
     let parsed = matches.and_then(|matches| {
         let cli =
@@ -130,6 +130,16 @@ where
         Err(error) if error.use_stderr() => Err(NoCommand::Wrong(one_line(&error, &command))),
         Err(help) => Err(NoCommand::Help(help)),
     }
+}
+
+/// Has every option take a negative number for its value, so that its own words refuse it.
+fn definition(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|argument| match argument.get_action().takes_values() {
+            true => argument.allow_negative_numbers(true),
+            false => argument,
+        })
+        .mut_subcommands(definition)
 }
 
 /// The command that a line is about, with the program, for its help: `bowline echo client`.
@@ -227,6 +237,13 @@ mod tests {
         let message = wrong(&["bowline", "load", "--replicas", "a:1", "--deadline", "5"]);
         assert!(message.contains("--deadline") && message.contains("5ms"), "{message}");
         assert!(!message.contains('\n'), "{message}");
+        for line in ["--seed -1", "simulate --seed x", "serve --replica 70000"] {
+            let message = wrong(&line_of(line));
+            let option = line.split(' ').rev().nth(1).expect("an option");
+            assert!(message.contains(option) && message.contains("a whole number"), "{message}");
+        }
+        let message = wrong(&["bowline", "echo", "server", "--addr", "here"]);
+        assert!(message.contains("--addr") && message.contains("IP:PORT"), "{message}");
         let message = wrong(&["bowline", "--policies", "none,frantic"]);
         assert!(message.contains("frantic") && message.contains("hedged"), "{message}");
         let message = wrong(&["bowline", "--policies", "tied,none,tied"]);
@@ -237,6 +254,7 @@ mod tests {
     fn what_is_wrong_with_a_command_leads_to_the_help_of_that_command() {
         for (line, help) in [
             ("predict --load 150%", "'bowline predict --help'"),
+            ("predict --seed -1 --simulate", "'bowline predict --help'"),
             ("load", "'bowline load --help'"),
             ("load --replicas a:1 --duration 160h", "'bowline load --help'"),
             ("echo client --conns 0", "'bowline echo client --help'"),

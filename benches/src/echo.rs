@@ -41,7 +41,7 @@ pub enum EchoError {
     #[error(transparent)]
     Runtime(#[from] bowline_runtime::Error),
     /// The connection.
-    #[error(transparent)]
+    #[error("{0}; does 'bowline echo server' run there?")]
     Connect(#[from] ConnectError),
     /// A payload that neither side takes.
     #[error("--payload is {0}, more than the {PAYLOAD_MAX} bytes that the server takes")]

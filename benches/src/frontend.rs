@@ -76,7 +76,7 @@ pub enum FrontendError {
 fn unreached(address: &SocketAddr, error: &ConnectError) -> String {
     match error {
         ConnectError::NoReplica { patience, last } => {
-            format!("cannot connect within {patience:?} to {last}")
+            format!("cannot connect within {patience:?} to {last}; does 'bowline serve' run there?")
         }
         other => format!("cannot connect to {address}: {other}"),
     }

@@ -1,6 +1,7 @@
 //! The options of each command. What several share is a group of its own.
 
 use core::num::NonZeroU32;
+use core::str::FromStr;
 use core::time::Duration;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -88,7 +89,7 @@ pub struct LoadShape {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = up_to("1h"))]
     pub warmup: Duration,
     /// Names arrivals, blocks, service times and stalls: the same seed, the same run
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>)]
     pub seed: u64,
 }
 
@@ -123,7 +124,7 @@ pub struct PolicyArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Replicas")]
 pub struct ReplicaArgs {
-    /// Size of a replica's data file
+    /// Size of a replica's data file, in blocks of 4 KiB: rounded down, one at least
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub data_size: u64,
     // 3 replicas x 8 slots / 5 ms = 4800 reads a second, so that the default rate fills 38 %: a
@@ -172,7 +173,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
     /// Number of this replica; each has another [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>)]
     pub replica: Option<u16>,
     /// Another replica, to which cancels of tied requests go; once for each peer
     #[arg(long = "peer", value_name = "N=HOST:PORT", value_delimiter = ',')]
@@ -189,7 +190,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<String>,
     /// Names the data and the service times; the clients' has to be the same
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>)]
     pub seed: u64,
     /// How it serves.
     #[command(flatten)]
@@ -264,10 +265,10 @@ pub struct StatArgs {
 #[derive(Args, Clone, Debug)]
 pub struct EchoServerArgs {
     /// Address to listen on
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = socket_address)]
     pub addr: SocketAddr,
     /// Core to run on [default: any]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub cpu: Option<usize>,
     /// Microseconds to look for work before sleeping
     #[arg(long, value_name = "US", default_value = "0", value_parser = micros)]
@@ -278,10 +279,10 @@ pub struct EchoServerArgs {
 #[derive(Args, Clone, Debug)]
 pub struct EchoClientArgs {
     /// Address of the server
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = socket_address)]
     pub addr: SocketAddr,
     /// Bytes in a payload
-    #[arg(long, value_name = "BYTES", default_value = "64")]
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = whole::<usize>)]
     pub payload: usize,
     /// Calls in flight on each connection
     #[arg(long, value_name = "N", default_value = "1", value_parser = count::<65_536>)]
@@ -296,7 +297,7 @@ pub struct EchoClientArgs {
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub warmup: Duration,
     /// Core to run on [default: any]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     pub cpu: Option<usize>,
     /// Microseconds to look for work before sleeping
     #[arg(long, value_name = "US", default_value = "0", value_parser = micros)]
@@ -332,6 +333,32 @@ fn at_most(duration: Duration, limit: &str) -> Result<Duration, String> {
 pub(super) fn count<const MOST: u32>(text: &str) -> Result<NonZeroU32, String> {
     let number = text.parse().ok().filter(|number: &NonZeroU32| number.get() <= MOST);
     number.ok_or_else(|| format!("a whole number, 1 to {MOST}"))
+}
+
+/// Reads a whole number of a type's size.
+pub(super) fn whole<T: FromStr + Bounded>(text: &str) -> Result<T, String> {
+    text.trim().parse().map_err(|_| format!("a whole number, 0 to {}", T::MOST))
+}
+
+/// The largest number of a type.
+pub(super) trait Bounded {
+    const MOST: u64;
+}
+
+impl Bounded for u16 {
+    const MOST: u64 = u16::MAX as u64;
+}
+
+impl Bounded for u64 {
+    const MOST: u64 = u64::MAX;
+}
+
+impl Bounded for usize {
+    const MOST: u64 = usize::MAX as u64;
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.trim().parse().map_err(|_| "write IP:PORT, such as 127.0.0.1:7100".to_owned())
 }
 
 fn parse_sigma(text: &str) -> Result<f64, String> {

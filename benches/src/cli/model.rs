@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bowline_tests::kernel::span::Span;
 use clap::{Args, ValueEnum};
 
-use super::args::{FaultArgs, count, up_to};
+use super::args::{FaultArgs, count, up_to, whole};
 use super::policy::{FaultKind, Pick, Policy, parse_fault_kind, times};
 use crate::model::{ModelSpec, parse_model, parse_span};
 use crate::units::{parse_duration, parse_percent, parse_rate};
@@ -42,7 +42,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = count::<1024>)]
     pub threads: Option<NonZeroU32>,
     /// Names all random draws: the same seed, the same figures, on every machine
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>)]
     pub seed: u64,
     /// What is tried.
     #[command(flatten)]
@@ -189,7 +189,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "N", default_value = "100000", value_parser = count::<10_000_000>)]
     pub calls: NonZeroU32,
     /// Names the simulation's random draws
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>)]
     pub seed: u64,
     /// What it is reckoned for.
     #[command(flatten)]

@@ -88,7 +88,12 @@ fn sentence(point: &Point) -> String {
         harm_of(rounds, &point.policies).map(|harm| format!("{} HARMS: it {harm}", rounds.policy))
     });
     let harm: Vec<String> = harm.collect();
-    told.push(if harm.is_empty() { "nothing harms".to_owned() } else { harm.join("; ") });
+    let baseline = point.policies.iter().any(|rounds| rounds.policy == BASELINE);
+    told.push(match (baseline, harm.as_slice()) {
+        (false, _) => format!("without {BASELINE} nobody can tell what harms"),
+        (true, []) => "nothing harms".to_owned(),
+        (true, harm) => harm.join("; "),
+    });
     told.join("; ")
 }
 
