@@ -35,7 +35,7 @@ fn what(kind: FaultKind, replica: usize) -> What {
         FaultKind::Stall => What::Freeze(replica),
         FaultKind::Crash => What::Kill(replica),
         FaultKind::Slow(times) => What::Slow(replica, percent(times)),
-        FaultKind::Network(times) => What::Lag(replica, percent(times)),
+        FaultKind::Network(times) => What::SlowNet(replica, percent(times)),
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
         for is in [
             (|what| matches!(what, What::Kill(_))) as fn(What) -> bool,
             |what| matches!(what, What::Slow(_, 500)),
-            |what| matches!(what, What::Lag(_, 2000)),
+            |what| matches!(what, What::SlowNet(_, 2000)),
         ] {
             assert!((0.2..0.5).contains(&share(is)), "{}", share(is));
         }
