@@ -88,6 +88,8 @@ pub struct MethodInfo {
     /// The largest payload, in bytes, with which a second copy may be sent (a hedge or a tied one);
     /// None if never.
     pub duplicable: Option<u32>,
+    /// Its handler may be dropped at any of its awaits, once nobody needs its answer any more.
+    pub interruptible: bool,
     /// With less time left than this it is not worth starting.
     pub least_useful: Duration,
     /// How much work a call of it is, as the class of those calls that name none themselves; None:
@@ -105,6 +107,7 @@ impl MethodInfo {
             idempotent: false,
             keyed: false,
             duplicable: None,
+            interruptible: false,
             least_useful,
             cost: None,
         }
@@ -126,6 +129,14 @@ impl MethodInfo {
     #[must_use]
     pub const fn duplicable(self, largest: u32) -> MethodInfo {
         MethodInfo { duplicable: Some(largest), ..self }
+    }
+
+    /// Its handler may be dropped at any of its awaits, once nobody needs its answer any more: so
+    /// should it be that of a method whose calls are tied. It is the server's alone, and no hello
+    /// says it.
+    #[must_use]
+    pub const fn interruptible(self) -> MethodInfo {
+        MethodInfo { interruptible: true, ..self }
     }
 
     /// With less time left than this it is not worth starting.

@@ -6,7 +6,7 @@
 ///     pub mod MODULE("name on the wire") with CODEC {
 ///         /// What the method does.
 ///         NUMBER => METHOD(REQUEST) -> REPLY {
-///             idempotent, duplicable: BYTES, least_useful: TIME, cost: CLASS
+///             idempotent, keyed, duplicable: BYTES, interruptible, least_useful: TIME, cost: CLASS
 ///         };
 ///         NUMBER => METHOD(REQUEST) -> REPLY;
 ///     }
@@ -15,12 +15,14 @@
 ///
 /// Numbers ascend, and neither numbers nor names of methods may ever mean something else: hellos
 /// compare them. What stands in braces is said by methods of
-/// [`MethodInfo`](crate::service::MethodInfo); `duplicable` counts only together with `idempotent`.
+/// [`MethodInfo`](crate::service::MethodInfo); `duplicable` counts only together with `idempotent` or
+/// `keyed`.
 ///
 /// The module holds, beside what `super` holds:
 ///
 /// - `SERVICE`: a [`ServiceInfo`](crate::service::ServiceInfo), for hellos and policies.
-/// - For each method a type of its name, a [`TypedMethod`](crate::service::TypedMethod).
+/// - For each method a type of its name, a [`TypedMethod`](crate::service::TypedMethod), and the
+///   [handler](crate::service::HandleMethod) of that method.
 /// - `Client<C>`: a stub over any [`Caller`](crate::service::Caller) `C`, with an async method of
 ///   each name.
 /// - `Server<Cx>`: a trait with an async method of each name, which takes a context of the server's

@@ -17,6 +17,9 @@ pub trait TypedMethod {
 }
 
 /// The service's own error: a number, and bytes that only the service understands.
+///
+/// A handler that heard that nobody needs its answer any more may stop with any: its caller is told
+/// that the copy was aborted, not of an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServiceError {
     /// Its number; the numbers are the service's.

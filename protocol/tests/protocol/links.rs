@@ -430,15 +430,7 @@ fn a_grant_comes_with_the_acknowledgement_to_who_counts() {
 
 #[test]
 fn methods_that_mean_two_things_are_an_error_by_name() {
-    const RENAMED: &[MethodInfo] = &[MethodInfo {
-        number: Method(7),
-        name: "erase",
-        idempotent: false,
-        keyed: false,
-        duplicable: None,
-        least_useful: Duration::ZERO,
-        cost: None,
-    }];
+    const RENAMED: &[MethodInfo] = &[MethodInfo::new(Method(7), "erase")];
     let theirs = ServiceInfo { name: "blocks", methods: RENAMED };
     let with =
         |hello: Hello, service: ServiceInfo| Hello { methods: Some(service.to_methods()), ..hello };

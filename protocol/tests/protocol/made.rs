@@ -116,24 +116,11 @@ fn credit() -> impl Strategy<Value = Credit> {
 }
 
 const METHODS: &[MethodInfo] = &[
-    MethodInfo {
-        number: Method(1),
-        name: "read",
-        idempotent: true,
-        keyed: false,
-        duplicable: Some(4096),
-        least_useful: Duration::from_micros(100),
-        cost: None,
-    },
-    MethodInfo {
-        number: Method(7),
-        name: "write",
-        idempotent: false,
-        keyed: false,
-        duplicable: None,
-        least_useful: Duration::ZERO,
-        cost: None,
-    },
+    MethodInfo::new(Method(1), "read")
+        .idempotent()
+        .duplicable(4096)
+        .least_useful(Duration::from_micros(100)),
+    MethodInfo::new(Method(7), "write"),
 ];
 
 /// A service for tests.

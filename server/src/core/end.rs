@@ -14,9 +14,13 @@ impl<P> Core<P> {
         self.copies.at(self.copies.find(copy.0)?).conn
     }
 
-    /// A handler is done, with this status and reply, which says that of itself. Returns what to answer, and on which
-    /// connection, and how many bytes the request had; None if nobody waits for it any more (or the copy is not known). Who waits for
-    /// the result of a copy with the same key is answered by an effect.
+    /// A handler is done, with this status and reply, which says that of itself. Returns what to
+    /// answer, and on which connection, and how many bytes the request had; None if nobody waits for
+    /// it any more (or the copy is not known). Who waits for the result of a copy with the same key is
+    /// answered by an effect.
+    ///
+    /// Of a copy that was asked to stop, an error is taken for its stopping: it may well be how its
+    /// handler does that, and must not end a call whose other copy goes on.
     pub fn on_finished(
         &mut self,
         copy: CopyKey,
@@ -27,6 +31,10 @@ impl<P> Core<P> {
     ) -> Option<(Conn, Reply, usize)> {
         let index = self.copies.find(copy.0)?;
         let State::Running(running) = self.copies.at(index).state else { return None };
+        if running.stop.is_some() && status != Status::Ok {
+            self.abort(index, running, now);
+            return None;
+        }
         let (asker, entry) = self.free_slot(index, running, now);
         if let Some(entry) = entry {
             self.settle_key(entry, status, Outcome::new(result, says, now), now);
@@ -51,7 +59,12 @@ impl<P> Core<P> {
     /// A handler stopped without an answer, since it was asked to or the shell made it.
     pub fn on_aborted(&mut self, copy: CopyKey, now: Instant) {
         let Some(index) = self.copies.find(copy.0) else { return };
-        let State::Running(running) = self.copies.at(index).state else { return };
+        if let State::Running(running) = self.copies.at(index).state {
+            self.abort(index, running, now);
+        }
+    }
+
+    fn abort(&mut self, index: u32, running: Running, now: Instant) {
         let (asker, entry) = self.free_slot(index, running, now);
         if let Some(entry) = entry {
             self.give_up_key(entry);

@@ -54,7 +54,8 @@ pub trait Service: 'static {
 
     /// Whether a handler of this method may be dropped at any of its awaits, once nobody needs its
     /// answer any more. By default none may: a handler then runs to its end, unless it looks at
-    /// [`Context::is_cancelled`] by itself.
+    /// [`Context::is_cancelled`] by itself. (One that stops so may return [`Failure::stopped`] or any
+    /// other failure: of a copy that was asked to stop, it is taken for its stopping.)
     ///
     /// Methods that are tied should be interruptible, or look. When both copies start at once, the
     /// secondary is to give way; where it can't, both do the whole work. Then two replicas whose

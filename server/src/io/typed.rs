@@ -19,7 +19,7 @@ use super::service::{AnyMethod, Failure, Handler, Service, WithHandler};
 ///     /// Says hello.
 ///     pub mod greeter("greeter") with Raw {
 ///         /// To one person.
-///         1 => greet(String) -> String { idempotent, duplicable: 4096 };
+///         1 => greet(String) -> String { idempotent, duplicable: 4096, interruptible };
 ///     }
 /// }
 ///
@@ -58,6 +58,10 @@ impl<D: Dispatch<Context> + 'static> Service for Typed<D> {
         if let Err(Told(with)) = D::visit(method, Told(with)) {
             with.handler::<AnyMethod>();
         }
+    }
+
+    fn interruptible(&self, method: Method) -> bool {
+        D::SERVICE.method(method).is_some_and(|info| info.interruptible)
     }
 }
 

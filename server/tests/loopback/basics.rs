@@ -335,6 +335,7 @@ fn the_times_of_all_cores_can_be_asked_for() {
 bowline_protocol::service! {
     mod greeter("greeter") with bowline_protocol::service::Raw {
         1 => greet(String) -> String { idempotent };
+        2 => wait(String) -> String { idempotent, interruptible };
     }
 }
 
@@ -352,6 +353,14 @@ impl greeter::Server<bowline_server::Context> for Polite {
             name => Ok(format!("hello, {name}")),
         }
     }
+
+    async fn wait(
+        &self,
+        _: bowline_server::Context,
+        _: String,
+    ) -> Result<String, bowline_protocol::service::ServiceError> {
+        std::future::pending().await
+    }
 }
 
 #[test]
@@ -367,6 +376,20 @@ fn a_declared_service_is_served() {
     client.request(plain(3), b"\xff\xff");
     let Came::Reply(reply, _) = client.next() else { panic!("no reply") };
     assert_eq!((reply.status, reply.executed), (Status::BadRequest, true));
+}
+
+#[test]
+fn a_declared_handler_that_may_be_interrupted_is_dropped_at_its_await() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let service = bowline_server::Typed(greeter::Serving(Polite));
+    let server = bowline_server::Server::builder().listen(any).start(service).unwrap();
+    let mut client = Peer::client(server.address());
+    let call = Request { method: bowline_protocol::Method(2), ..plain(1) };
+    client.request(call, b"for ever");
+    eventually("it runs", || server.control().snapshot().copies.started == 1);
+    client.send(&bowline_protocol::Frame::Cancel(caller_done(call)));
+    let ended = client.ended();
+    assert_eq!((ended.attempt, ended.how), (call.attempt, How::Aborted));
 }
 
 /// What crosses the goodbye is not listened to, but read: frames that lie across two pieces, too.

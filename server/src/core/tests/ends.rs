@@ -57,6 +57,25 @@ fn an_answer_that_nobody_waits_for_is_not_sent() {
     assert_eq!(bench.core.stats().aborted_by_caller, 1);
 }
 
+/// Its handler may stop by that, and the call goes on with the other copy.
+#[test]
+fn an_error_of_a_copy_that_was_asked_to_stop_is_its_stopping_and_a_result_is_a_result() {
+    for status in [Status::App(2), Status::Failed, Status::BadRequest, Status::Ok] {
+        let mut bench = Bench::meshed();
+        let copy = bench.start(secondary(1));
+        bench.mesh(twin_of(secondary(1)));
+        bench.turn();
+        let finished = bench.core.on_finished(copy, status, b"", &OptionSet::NONE, bench.now);
+        if status == Status::Ok {
+            assert_eq!(finished.map(|(_, reply, _)| reply.status), Some(Status::Ok));
+            continue;
+        }
+        assert_eq!(finished, None);
+        assert!(ended(secondary(1), How::Aborted, Some(0))(bench.turn().one_ended()));
+        assert_eq!(bench.core.stats().aborted_by_twin, 1);
+    }
+}
+
 #[test]
 fn an_answer_that_is_not_wanted_any_more_is_not_sent_even_if_the_twin_asked_first() {
     let mut bench = Bench::meshed();
