@@ -4,11 +4,13 @@ use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::string::String;
+use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::codec::MAX_PAYLOAD;
 use bowline_protocol::{Credit, LinkConfig, ReplicaId, Station, options};
 
+use super::cures;
 use super::mesh::{MOST_CORES, Peer};
 use super::server::{self, Running};
 use super::service::Service;
@@ -16,6 +18,9 @@ use crate::core::{Adaptive, ConfigError, KeyLimits, Overload};
 
 /// The longest payload that is taken in one frame, in bytes.
 const LONGEST_FRAME: u32 = 1 << 20;
+
+/// How long a server that was told to end by a signal may take to finish what it has.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Bounds on what clients can make a core hold. All are for each core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,7 +159,7 @@ pub enum ServeError {
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// The address can't be had.
-    #[error("can't listen at {address}: {source}")]
+    #[error("can't listen at {address}: {source}{}", cures::of_listening(source))]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -162,7 +167,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The address of the metrics can't be had.
-    #[error("can't serve metrics at {address}: {source}")]
+    #[error("can't serve metrics at {address}: {source}{}", cures::of_listening(source))]
     Metrics {
         /// Where.
         address: SocketAddr,
@@ -178,7 +183,18 @@ pub enum ServeError {
     /// Signals can't be heard.
     #[error("can't hear signals: {0}")]
     Signals(io::Error),
-    /// The thread of a core could not be made, or it panicked.
+    /// The thread of a core could not be made.
+    #[error(
+        "no thread for core {core}: {source}; raise the limit of threads (`ulimit -u`, TasksMax of \
+         the service), or ask for fewer cores"
+    )]
+    NoThread {
+        /// Which.
+        core: u16,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The thread of a core panicked.
     #[error("core {core} ended unexpectedly: {source}")]
     Thread {
         /// Which.
@@ -209,6 +225,7 @@ pub struct Builder {
     pub(super) metrics: Option<SocketAddr>,
     pub(super) payload_checksums: bool,
     pub(super) link: LinkConfig,
+    pub(super) grace: Duration,
     pub(super) runtime: bowline_runtime::Builder,
 }
 
@@ -232,6 +249,7 @@ impl Builder {
             metrics: None,
             payload_checksums: true,
             link: LinkConfig::default(),
+            grace: GRACE,
             runtime: bowline_runtime::Runtime::builder(),
         }
     }
@@ -382,6 +400,14 @@ impl Builder {
         self
     }
 
+    /// How long a server that a signal ends may take to finish what it has. What has not ended then is
+    /// dropped, and a warning says how much that was. Default: five seconds.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Builder {
+        self.grace = grace;
+        self
+    }
+
     /// How the runtimes of its cores are to be. (Pinning is up to [`Builder::pin_to`].)
     #[must_use]
     pub fn runtime(mut self, runtime: bowline_runtime::Builder) -> Builder {
@@ -390,7 +416,7 @@ impl Builder {
     }
 
     /// Serves until the process is told to end by SIGTERM or SIGINT: then it takes on nothing new,
-    /// finishes what it has within five seconds, and returns.
+    /// finishes what it has within [its grace](Builder::grace), and returns.
     ///
     /// Each core gets a clone of the service.
     ///

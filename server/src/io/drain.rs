@@ -40,8 +40,17 @@ impl<S: Service> Shell<S> {
                 self.drained.notified().await;
             }
         };
-        // Whether all have ended or the time is up: what is left is told of by the close.
-        let _ = timeout(grace, all_ended).await;
+        // What is left when the time is up is told of by the close.
+        if timeout(grace, all_ended).await.is_err() {
+            let crate::core::Stats { queued, running, .. } = self.core.borrow().stats();
+            tracing::warn!(
+                queued,
+                running,
+                ?grace,
+                "a core ends before it has finished: more time for that is Builder::grace, or what \
+                 shut_down is told"
+            );
+        }
         let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
         for connection in &connections {
             connection.out.say_goodbye(GoodbyeReason::Leaving, "the server is shutting down");
@@ -102,6 +111,9 @@ impl<S: Service> Inside for Shell<S> {
 
     fn shut_down(self: Rc<Self>, grace: Duration) {
         if !self.draining.replace(true) {
+            if self.station().core == 0 {
+                tracing::info!(?grace, "takes on nothing new, and ends");
+            }
             drop(spawn(self.drain(grace)));
         }
     }

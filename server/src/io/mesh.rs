@@ -103,6 +103,7 @@ async fn keep<S: Service>(
     place: usize,
 ) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT, seed(shell.station(), station));
+    let mut reach = Reach::default();
     while shell.cores[place].has(station.core) {
         let was_up = match dial(&shell, station, address).await {
             Dialled::Other { port } => {
@@ -115,9 +116,39 @@ async fn keep<S: Service>(
         if was_up {
             backoff.reset();
         }
+        if reach.is_lost(was_up) {
+            tell_lost(&shell, station, address);
+        }
         sleep(backoff.next_wait()).await;
     }
     shell.cores[place].give_up(station.core);
+}
+
+/// Whether a peer's core was last seen to be there.
+#[derive(Debug, Default)]
+struct Reach {
+    lost: bool,
+}
+
+impl Reach {
+    /// A dial has come to its end. True if that is news: it is tried again and again, and said once.
+    const fn is_lost(&mut self, was_up: bool) -> bool {
+        let is_news = !was_up && !self.lost;
+        self.lost = !was_up;
+        is_news
+    }
+}
+
+/// A peer can't be reached. Each core of each replica sees it of each core of that peer: one says it.
+fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, address: SocketAddr) {
+    if shell.station().core == 0 && station.core == 0 {
+        let peer = station.replica;
+        tracing::warn!(
+            %peer, %address,
+            "can't reach a peer, and goes on trying: until then clients tell of its twins, which \
+             takes longer"
+        );
+    }
 }
 
 /// How a dial ended.
@@ -154,4 +185,16 @@ async fn dial<S: Service>(shell: &Rc<Shell<S>>, station: Station, address: Socke
 fn seed(us: Station, them: Station) -> u64 {
     let packed = |station: Station| u64::from(station.replica.0) << 16 | u64::from(station.core);
     packed(us) << 32 | packed(them)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_can_t_be_reached_is_told_of_once_and_again_when_it_was_there_meanwhile() {
+        let mut reach = Reach::default();
+        let news = [false, false, true, false, false].map(|was_up| reach.is_lost(was_up));
+        assert_eq!(news, [true, false, false, true, false]);
+    }
 }

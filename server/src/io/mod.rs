@@ -16,6 +16,7 @@ mod answer;
 mod builder;
 mod connection;
 mod context;
+mod cures;
 mod doors;
 mod drain;
 #[cfg(feature = "metrics")]

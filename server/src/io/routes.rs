@@ -30,7 +30,7 @@ impl<S: Service> Shell<S> {
             self.count(|io| io.mesh_replaced += 1);
         }
         self.core.borrow_mut().on_mesh_up(station);
-        tracing::debug!(?station, "cancels reach a peer's core");
+        tracing::info!(?station, "cancels reach a peer's core");
     }
 
     /// A peer told how many cores it has: those that came before it did are welcome now.

@@ -29,11 +29,11 @@ use super::shell::{Parts, Shell};
 use super::spans::Spans;
 use super::stats::Snapshot;
 use super::tally::Rows;
-use super::{mesh, tasks};
+use super::{cures, mesh, tasks};
 use crate::core::{Config, Core, Histograms, MethodRule};
 
-/// How long a server that was told to end by a signal may take to finish what it has.
-const GRACE: Duration = Duration::from_secs(5);
+/// What else a process has open: its standard streams, a page of metrics, some files.
+const OTHER_DESCRIPTORS: u64 = 32;
 
 std::thread_local! {
     /// The server's core that runs on this thread.
@@ -82,6 +82,8 @@ pub struct Running {
     address: SocketAddr,
     ports: Vec<u16>,
     control: Control,
+    /// How long it may take to end when a signal wants it to.
+    grace: Duration,
     /// What is heard of signals, once they are.
     signals: Option<Signals>,
     /// Ends before the threads do: it asks them.
@@ -143,7 +145,8 @@ impl Running {
         if let Some(mut signals) = self.signals.take() {
             signals.forever().next();
         }
-        self.shut_down(GRACE)
+        let grace = self.grace;
+        self.shut_down(grace)
     }
 
     /// Hears SIGTERM and SIGINT from now on: so [`Running::run_until_signal`] returns for those, too,
@@ -367,6 +370,7 @@ where
     M: Fn(Station) -> F + Send + Sync + 'static,
     F: Future<Output = io::Result<S>>,
 {
+    cures::raise_descriptors(descriptors(&builder));
     let make = Arc::new(make);
     let mut address = builder.listen;
     let (mut cores, mut ports, mut threads) = (Vec::new(), Vec::new(), Vec::new());
@@ -379,7 +383,7 @@ where
         let thread = thread::Builder::new()
             .name(format!("bowline-{}.{core}", builder.replica))
             .spawn(move || seat.run(&*make, &listening, &gone))
-            .map_err(|source| ServeError::Thread { core, source })?;
+            .map_err(|source| ServeError::NoThread { core, source })?;
         let Ok(Listening { handle, service, times, address: bound, port }) = listens.recv() else {
             // The others end as their senders are dropped.
             let early = || ServeError::Thread {
@@ -408,6 +412,7 @@ where
         address,
         ports,
         control,
+        grace: builder.grace,
         signals: None,
         #[cfg(feature = "metrics")]
         exposition: None,
@@ -418,7 +423,17 @@ where
         let refused = |source| ServeError::Metrics { address, source };
         running.exposition = Some(running.control.expose(address).map_err(refused)?);
     }
+    let (replica, cores) = (builder.replica, running.ports.len());
+    tracing::info!(%replica, %address, cores, "serves");
     Ok(running)
+}
+
+/// So many descriptors a server takes when it has as many connections as may be.
+fn descriptors(builder: &Builder) -> u64 {
+    let (cores, peers) = (builder.cores.len() as u64, builder.peers.len() as u64);
+    let connections = u64::from(builder.limits.connections);
+    // To each core of each peer, which may have as many as this one; the ring, its eventfd, listeners.
+    cores * (connections + peers * cores + 8) + OTHER_DESCRIPTORS
 }
 
 /// One core's part of a server that starts.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::{env, thread};
 
 use bowline_runtime::exposition::fetch;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::peer::{Peer, plain};
 use crate::service::Hands;
@@ -22,7 +22,7 @@ fn server() {
     if env::var(ROLE).is_err() {
         return;
     }
-    let limit = Rlimit { current: Some(DESCRIPTORS), ..getrlimit(Resource::Nofile) };
+    let limit = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
     setrlimit(Resource::Nofile, limit).unwrap();
     let server =
         Hands::default().serve_with(|builder| builder.metrics("127.0.0.1:0".parse().unwrap()));

@@ -1,0 +1,77 @@
+//! What helps where the system has not what a server needs.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What helps against an error of who wants to listen, as the end of a sentence; nothing, if that
+/// says itself what to do.
+pub(super) fn of_listening(error: &io::Error) -> &'static str {
+    /// EMFILE and ENFILE.
+    const NO_DESCRIPTORS: [Option<i32>; 2] = [Some(24), Some(23)];
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; end who listens there (`ss -ltnp`), or take another port",
+        io::ErrorKind::AddrNotAvailable => "; take an address that this host has (`ip address`)",
+        io::ErrorKind::PermissionDenied => {
+            "; take a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"
+        }
+        _ if NO_DESCRIPTORS.contains(&error.raw_os_error()) => {
+            "; raise the limit of open files (`ulimit -n`, LimitNOFILE of the service)"
+        }
+        _ => "",
+    }
+}
+
+/// Sees to it that the process may have so many descriptors open, as far as it may raise its own
+/// limit. Where that is not enough, connections will be refused before the limit that was set for
+/// them, and those that are kept for peers are not there: it is said at the start, with what helps.
+pub(super) fn raise_descriptors(needed: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let Some(wanted) = raised(limit, needed) else { return };
+    let may = match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }) {
+        Ok(()) => wanted,
+        Err(_) => limit.current.unwrap_or(u64::MAX),
+    };
+    if may < needed {
+        tracing::warn!(
+            needed,
+            may,
+            "too few open files for all connections that are allowed: raise their limit (`ulimit \
+             -n`, LimitNOFILE of the service), or lower Limits::connections"
+        );
+    } else {
+        tracing::info!(from = limit.current, to = may, "raised the limit of open files");
+    }
+}
+
+/// What the limit is to be raised to, if it is to be: all that is needed, or that may be.
+fn raised(limit: Rlimit, needed: u64) -> Option<u64> {
+    let current = limit.current.filter(|current| *current < needed)?;
+    Some(limit.maximum.map_or(needed, |maximum| needed.min(maximum)).max(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn the_limit_of_open_files_is_raised_as_far_as_it_is_needed_and_may_be() {
+        let limit = |current, maximum| Rlimit { current, maximum };
+        assert_eq!(raised(limit(Some(1024), Some(4096)), 2000), Some(2000));
+        assert_eq!(raised(limit(Some(1024), None), 2000), Some(2000));
+        assert_eq!(raised(limit(Some(1024), Some(1500)), 2000), Some(1500));
+        assert_eq!(raised(limit(Some(1024), Some(1024)), 2000), Some(1024), "and it is said");
+        assert_eq!(raised(limit(Some(2000), Some(4096)), 2000), None);
+        assert_eq!(raised(limit(None, None), 2000), None);
+    }
+
+    #[test]
+    fn who_can_not_listen_is_told_what_helps() {
+        let cure = |number| of_listening(&io::Error::from_raw_os_error(number)).to_string();
+        for (number, word) in [(98, "port"), (99, "address"), (13, "CAP_NET"), (24, "ulimit -n")] {
+            assert!(cure(number).contains(word), "{number}: {}", cure(number));
+        }
+        assert_eq!(cure(22), "");
+    }
+}
