@@ -29,8 +29,9 @@ pub enum Arrived<M = Vec<u8>> {
     Request(Request, OptionSet, M),
     /// A reply is there whole, likewise.
     Reply(Reply, OptionSet, M),
-    /// All of a reply came that was [discarded](Assembly::discard).
-    Discarded(Reply),
+    /// All of a reply came that was [discarded](Assembly::discard): what is left of it, with what it
+    /// said beside its header.
+    Discarded(Reply, OptionSet),
     /// More has to come.
     UnderWay,
     /// The segment is of no payload under way: it crossed a refusal or a cancel, and is skipped.
@@ -410,7 +411,7 @@ impl<M: AsMut<Vec<u8>>> Part<M> {
                 Arrived::Request(Request { remaining, ..request }, self.options, memory)
             }
             (Head::Reply(reply), Some(memory)) => Arrived::Reply(reply, self.options, memory),
-            (Head::Reply(reply), None) => Arrived::Discarded(reply),
+            (Head::Reply(reply), None) => Arrived::Discarded(reply, self.options),
             // A request is forgotten, and never discarded.
             (Head::Request(_), None) => Arrived::Skipped,
         }

@@ -659,6 +659,12 @@ pub const MUTATIONS: &[Mutation] = &[
         "                let _ = kind;\n                (End::Aborted, None)",
     ),
     mutation(
+        "a reply that is not needed any more says nothing of itself",
+        ASSEMBLY,
+        "(Head::Reply(reply), None) => Arrived::Discarded(reply, self.options),",
+        "(Head::Reply(reply), None) => Arrived::Discarded(reply, OptionSet::NONE),",
+    ),
+    mutation(
         "a reply that does not say how fresh it is is fresh enough",
         FRAMES,
         "            brought.fresh.is_some_and(|fresh| fresh.satisfies(&asked))",

@@ -339,9 +339,10 @@ impl<'a> Connection<'a> {
             Arrived::Reply(reply, options, payload) => {
                 self.on_reply(state, &reply, &options, payload, |payload| payload, now);
             }
-            Arrived::Discarded(reply) => {
-                // Its call is done: this only ends the copy.
-                let _ = state.calls.on_reply(self.replica, &reply, now);
+            Arrived::Discarded(reply, OptionSet { fresh, .. }) => {
+                // Its call is done: this only ends the copy, and says what its replica holds.
+                let brought = Brought { fresh, payload: &[] };
+                let _ = state.calls.on_reply_with(self.replica, &reply, brought, now);
             }
             Arrived::Request(..) | Arrived::UnderWay | Arrived::Skipped | Arrived::NoRoom => {}
         }

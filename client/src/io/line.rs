@@ -215,7 +215,7 @@ mod tests {
                 let rest = line.assembly.borrow_mut().segment(&segment, b"half", now());
                 match rest.unwrap() {
                     Arrived::Reply(_, _, payload) => assert_eq!(&payload[..], b"halfhalf"),
-                    Arrived::Discarded(_) => assert!(by_caller, "its call may wait for it"),
+                    Arrived::Discarded(..) => assert!(by_caller, "its call may wait for it"),
                     other => panic!("{other:?}"),
                 }
             }

@@ -87,6 +87,8 @@ pub enum Rule {
     AsFreshAsAsked,
     /// Every copy of a call asks for the same freshness, the call's.
     AsksAsItsCall,
+    /// A client hears from every reply how fresh that is, if it says so, whether it wins or not.
+    HearsHowFresh,
     /// A replica that knows itself behind starts nothing that asks for more.
     StartsNothingBehind,
     /// A call of which no copy ran, since servers refused them, is not given up while a server is there

@@ -135,6 +135,8 @@ impl Homes {
 pub struct Open {
     /// Which.
     pub server: Host,
+    /// Since when.
+    pub since: Nanos,
     /// What of that is left.
     pub credit: Spender,
 }

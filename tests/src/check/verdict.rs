@@ -171,7 +171,9 @@ pub(super) fn gives_up_untried(
     let refused = matches!(error.kind, ErrorKind::Overloaded | ErrorKind::Shed | ErrorKind::Stale);
     let never_ran = call.copies.iter().all(|copy| copy.heard.is_some_and(Heard::never_ran));
     let asked = |server| call.copies.iter().any(|copy| copy.server == server);
-    let serves = |open: &Open| open.credit.allows(call.size) && !asked(open.server);
+    // One that was connected in this very turn may have been so too late.
+    let there = |open: &Open| open.since < now && open.credit.allows(call.size);
+    let serves = |open: &Open| there(open) && !asked(open.server);
     refused
         && never_ran
         && call.copies.len() < FEW

@@ -45,6 +45,8 @@ pub(super) struct Replica {
     pub(super) station: Station,
     pub(super) wire: Option<Wire>,
     pub(super) up: bool,
+    /// Since when it is connected, or was last.
+    pub(super) since: Nanos,
     /// It asked to be spared.
     pub(super) leaving: bool,
     backoff: Backoff,
@@ -73,6 +75,8 @@ pub(crate) struct Client {
     pub(super) ports: BTreeMap<Wire, Port>,
     pub(super) made: BTreeMap<u64, Made>,
     count: u64,
+    /// More calls wait for room than are looked at when some comes, or did since calls wait.
+    pub(super) crowded: bool,
 }
 
 impl Client {
@@ -109,6 +113,7 @@ impl Client {
                 station: Station { replica: id, core },
                 wire: None,
                 up: false,
+                since: 0,
                 leaving: false,
                 backoff: Backoff::new(first, most, mix(seed ^ replica as u64)),
                 redial: Some(Instant::EPOCH),
@@ -116,7 +121,8 @@ impl Client {
         });
         let replicas = replicas.collect();
         let (ports, made) = (BTreeMap::new(), BTreeMap::new());
-        Client { host, life, id, clock, calls, policies, replicas, ports, made, count: 0 }
+        let (count, crowded) = (0, false);
+        Client { host, life, id, clock, calls, policies, replicas, ports, made, count, crowded }
     }
 
     /// One turn of the loop; `thawed` is when the process last stood still.
@@ -226,7 +232,7 @@ impl Client {
         let station = port.link.peer().and_then(Hello::station);
         let host = self.host;
         let (Some(station), Some(replica)) = (station, self.replica_at(wire)) else { return };
-        replica.up = true;
+        (replica.up, replica.since) = (true, env.now);
         replica.leaving = false;
         replica.backoff.reset();
         let id = replica.id;
@@ -293,7 +299,7 @@ impl Client {
     ) {
         let (reply, fresh, answer) = match arrived {
             Arrived::Reply(reply, options, answer) => (reply, options.fresh, answer),
-            Arrived::Discarded(reply) => (reply, None, Vec::new()),
+            Arrived::Discarded(reply, options) => (reply, options.fresh, Vec::new()),
             _ => return,
         };
         env.book.client_hears(&Frame::Reply(reply, &answer), fresh);

@@ -7,6 +7,7 @@ use crate::check::{Open, Rule};
 use crate::kernel::timeline::Topic;
 use crate::world::client::{Client, Replica};
 use crate::world::env::Env;
+use crate::world::lag::{Lag, Teller};
 use crate::world::payload;
 use crate::world::port::Port;
 
@@ -15,15 +16,19 @@ const LOOKED_AT: usize = 16;
 
 impl Client {
     /// The servers that take something new. None is named where it can't be told from outside whose
-    /// turn it is: once room was kept for a call, and while more wait than are looked at.
-    pub(super) fn open(&self, env: &Env) -> Vec<Open> {
-        let counted = env.scenario.wires.credit.is_some();
+    /// turn it is: once room was kept for a call; and once more waited than are looked at, until none
+    /// waits: who was not looked at may have to wait until there is room again.
+    pub(super) fn open(&mut self, env: &Env) -> Vec<Open> {
         let kept = self.calls.counters().room_kept > 0;
-        let unclear = counted && (kept || env.book.waiting(self.host).len() > LOOKED_AT);
+        if env.scenario.wires.credit.is_some() {
+            let waiting = env.book.waiting(self.host).len();
+            self.crowded = waiting > LOOKED_AT || self.crowded && waiting > 0;
+        }
+        let unclear = kept || self.crowded;
         let up = self.replicas.iter().filter(|it| it.up && !it.leaving && !unclear);
         let open = |it: &Replica| {
             let (server, port) = (env.host_of(it.station), self.ports.get(&it.wire?)?);
-            Some(Open { server, credit: port.credit })
+            Some(Open { server, since: it.since, credit: port.credit })
         };
         up.filter_map(open).collect()
     }
@@ -70,6 +75,12 @@ impl Client {
         if !counters.reconcile() || counters.waiting != self.made.len() as u64 {
             let how = format!("{} calls wait, and {counters:?}", self.made.len());
             env.book.accuse(Rule::CountersReconcile, None, how);
+        }
+        let says = |lag: &Lag| lag.told_by != Teller::Nobody;
+        let all_say = env.scenario.lags.as_ref().is_some_and(|it| it.replicas.iter().all(says));
+        if all_say && counters.unsaid > 0 {
+            let how = format!("{} replies are held not to say how fresh they are", counters.unsaid);
+            env.book.accuse(Rule::HearsHowFresh, None, how);
         }
         let (budget, set) = (self.calls.budget(), env.scenario.budget);
         if i64::from(budget.level()) > i64::from(set.burst)

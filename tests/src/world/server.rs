@@ -441,10 +441,12 @@ impl Server {
             Effect::Send { conn, notice, frees: None } => {
                 self.say(env, conn, &notice.frame(), now);
             }
-            // Who asked for more hears what there is, and so does whoever else is refused.
+            // Who asked for more hears what there is, and so does whoever else is refused: in one frame,
+            // which no cancel can cut.
             Effect::Send { conn, notice: Notice::Refused(reply, why), frees: Some(frees) } => {
-                let held = self.held(env);
-                self.reply(env, conn, reply, (&held, why.as_bytes().to_vec()), frees, now);
+                let held = self.held(env).to_bytes();
+                let frame = Frame::ReplyWith(reply, held.as_options(), why.as_bytes());
+                self.end(env, conn, &frame, frees, now);
             }
             Effect::Send { conn, notice, frees: Some(frees) } => {
                 self.end(env, conn, &notice.frame(), frees, now);
