@@ -198,7 +198,7 @@ where
 }
 
 /// Why a handler has no reply.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
     /// None: it stopped, as it was asked to.
     pub(super) status: Option<Status>,
@@ -226,6 +226,16 @@ impl Failure {
     pub fn with_payload(self, payload: Vec<u8>) -> Failure {
         Failure { payload, ..self }
     }
+
+    /// What the caller is told; None if the handler stopped, as it was asked to.
+    pub const fn status(&self) -> Option<Status> {
+        self.status
+    }
+
+    /// The bytes for the caller. Where the status is not the service's own they are text.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
 }
 
 impl fmt::Display for Failure {
@@ -235,6 +245,12 @@ impl fmt::Display for Failure {
             Some(status) => write!(f, "{status:?}: {}", self.payload.escape_ascii()),
             None => f.write_str("stopped, as nobody waits"),
         }
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Failure({self})")
     }
 }
 

@@ -113,7 +113,7 @@ impl Ledger {
     pub fn open(store: impl Store, retention: Retention) -> std::io::Result<Ledger> {
         let (jobs, waiting) = channel::bounded(WAITING);
         let stats = Arc::default();
-        let mut clerk = Clerk { store, retention, stats: Arc::clone(&stats) };
+        let mut clerk = Clerk { store, retention, stats: Arc::clone(&stats), fails: false };
         let thread = thread::Builder::new()
             .name("bowline-ledger".into())
             .spawn(move || clerk.work(waiting))?;
@@ -197,6 +197,8 @@ struct Clerk<S> {
     store: S,
     retention: Retention,
     stats: Arc<Mutex<LedgerStats>>,
+    /// The store failed when it was last used.
+    fails: bool,
 }
 
 impl<S: Store> Clerk<S> {
@@ -207,12 +209,10 @@ impl<S: Store> Clerk<S> {
             let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
             match &committed {
                 Ok(happened) => stats.add(happened),
-                Err(error) => {
-                    stats.store_errors += 1;
-                    tracing::error!(%error, "transactions failed");
-                }
+                Err(_) => stats.store_errors += 1,
             }
             drop(stats);
+            self.tell(committed.as_ref().err());
             for (asked, answer) in answers.drain(..) {
                 let answer = match &committed {
                     Ok(_) => answer,
@@ -221,6 +221,19 @@ impl<S: Store> Clerk<S> {
                 // Who does not wait any more does not hear.
                 let _: Result<(), _> = asked.try_send(answer);
             }
+        }
+    }
+
+    /// Tells when the store begins to fail, and when it works again.
+    fn tell(&mut self, error: Option<&StoreError>) {
+        let failed = std::mem::replace(&mut self.fails, error.is_some());
+        match error {
+            Some(error) if !failed => {
+                tracing::error!(%error, "calls with keys fail until the store works again");
+            }
+            Some(error) => tracing::debug!(%error, "transactions failed"),
+            None if failed => tracing::info!("the store of results works again"),
+            None => {}
         }
     }
 

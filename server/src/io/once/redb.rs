@@ -1,10 +1,14 @@
 //! A store that survives the death of its process.
 
+use std::boxed::Box;
 use std::fmt;
 use std::path::Path;
 use std::vec::Vec;
 
-use redb::{Builder, ConcurrencyMode, Database, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Builder, ConcurrencyMode, Database, DatabaseError, ReadableTable, TableDefinition,
+    WriteTransaction,
+};
 
 use super::{Batch, Entry, Space, Store, StoreError};
 
@@ -12,9 +16,16 @@ use super::{Batch, Entry, Space, Store, StoreError};
 const CACHE: usize = 64 << 20;
 
 /// A file of the database redb. What was committed is on the disk.
+///
+/// If the file can't be read or written for a while, as the disk is full, transactions fail for so
+/// long: the next one opens the file anew, and finds what was committed before.
 pub struct Redb {
-    database: Database,
+    open: Box<Open>,
+    /// None if it failed, and could not be opened anew yet.
+    database: Option<Database>,
 }
+
+type Open = dyn Fn() -> Result<Database, DatabaseError> + Send;
 
 impl Redb {
     /// The store in this file, which is made if it is not there. No other process may have it open.
@@ -39,7 +50,15 @@ impl Redb {
     fn open_as(path: &Path, mode: ConcurrencyMode) -> Result<Redb, StoreError> {
         let mut builder = Builder::new();
         builder.set_cache_size(CACHE).set_concurrency_mode(mode);
-        Ok(Redb { database: builder.create(path).map_err(StoreError::new)? })
+        let path = path.to_owned();
+        Redb::open_by(move || builder.create(&path))
+    }
+
+    fn open_by(
+        open: impl Fn() -> Result<Database, DatabaseError> + Send + 'static,
+    ) -> Result<Redb, StoreError> {
+        let database = open().map_err(StoreError::new)?;
+        Ok(Redb { open: Box::new(open), database: Some(database) })
     }
 }
 
@@ -53,7 +72,14 @@ impl Store for Redb {
     type Batch<'a> = Changes;
 
     fn begin(&mut self) -> Result<Changes, StoreError> {
-        self.database.begin_write().map(Changes).map_err(StoreError::new)
+        let begun = self.database.as_ref().map(Database::begin_write);
+        if let Some(Ok(changes)) = begun {
+            return Ok(Changes(changes));
+        }
+        // Once the file failed, the database does nothing more. It goes first, with its locks.
+        self.database = None;
+        let database = self.database.insert((self.open)().map_err(StoreError::new)?);
+        database.begin_write().map(Changes).map_err(StoreError::new)
     }
 }
 
@@ -114,5 +140,88 @@ impl Batch for Changes {
 
     fn commit(self) -> Result<(), StoreError> {
         self.0.commit().map_err(StoreError::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use redb::StorageBackend;
+    use redb::backends::FileBackend;
+
+    use super::*;
+
+    /// A file on a disk that may be full.
+    #[derive(Debug)]
+    struct Disk {
+        file: FileBackend,
+        full: Arc<AtomicBool>,
+    }
+
+    impl Disk {
+        fn has_room(&self) -> io::Result<()> {
+            match self.full.load(Ordering::Relaxed) {
+                true => Err(io::ErrorKind::StorageFull.into()),
+                false => Ok(()),
+            }
+        }
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            self.file.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.file.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.has_room()?;
+            self.file.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.file.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.has_room()?;
+            self.file.write(offset, data)
+        }
+    }
+
+    #[test]
+    fn a_store_whose_disk_was_full_works_again_once_there_is_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, full) = (folder.path().join("results"), Arc::new(AtomicBool::new(false)));
+        let mut store = Redb::open_by({
+            let full = Arc::clone(&full);
+            move || {
+                let mut options = std::fs::File::options();
+                let file = options.read(true).write(true).create(true).truncate(false);
+                let file = FileBackend::new(file.open(&path).map_err(redb::StorageError::from)?)?;
+                Builder::new().create_with_backend(Disk { file, full: Arc::clone(&full) })
+            }
+        })
+        .unwrap();
+        let put = |store: &mut Redb, value: &[u8]| {
+            let mut batch = store.begin()?;
+            batch.put(Space::Effects, b"a", value)?;
+            batch.commit()
+        };
+        put(&mut store, b"1").unwrap();
+        full.store(true, Ordering::Relaxed);
+        for _ in 0..3 {
+            put(&mut store, b"2").unwrap_err();
+        }
+        full.store(false, Ordering::Relaxed);
+        let kept = |store: &mut Redb| store.begin().unwrap().get(Space::Effects, b"a").unwrap();
+        assert_eq!(kept(&mut store), Some(b"1".to_vec()));
+        put(&mut store, b"3").unwrap();
+        assert_eq!(kept(&mut store), Some(b"3".to_vec()));
     }
 }
