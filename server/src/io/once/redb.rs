@@ -48,10 +48,10 @@ impl Redb {
     }
 
     fn open_as(path: &Path, mode: ConcurrencyMode) -> Result<Redb, StoreError> {
-        let mut builder = Builder::new();
-        builder.set_cache_size(CACHE).set_concurrency_mode(mode);
-        let path = path.to_owned();
-        Redb::open_by(move || builder.create(&path))
+        let path = path.to_path_buf();
+        Redb::open_by(move || {
+            Builder::new().set_cache_size(CACHE).set_concurrency_mode(mode).create(&path)
+        })
     }
 
     fn open_by(
