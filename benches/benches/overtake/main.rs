@@ -9,8 +9,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use bowline_protocol::{
-    Attempt, Cause, ClientId, Features, Frame, Hello, HelloAck, Inbox, Method, MethodInfo, Request,
-    Seq, ServiceInfo, Takes, codec,
+    Attempt, Cause, ClientId, Features, Frame, Hello, HelloAck, Inbox, LinkConfig, Method,
+    MethodInfo, Request, Seq, ServiceInfo, Takes, codec,
 };
 use bowline_server::io::{Limits, Running};
 use bowline_server::{Context, Failure, Payload, Server, Service};
@@ -48,7 +48,9 @@ impl Service for Blower {
 fn serve() -> Running {
     let any = "127.0.0.1:0".parse().expect("an address");
     let limits = Limits { outgoing_bytes: 256 << 20, ..Limits::default() };
-    Server::builder().listen(any).limits(limits).start(Blower).expect("a server")
+    // The client answers no pings: it must not be taken for dead where the machine is slow.
+    let link = LinkConfig { dead_after: Duration::from_secs(60), ..LinkConfig::default() };
+    Server::builder().listen(any).limits(limits).link(link).start(Blower).expect("a server")
 }
 
 /// What was measured.
