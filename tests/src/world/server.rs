@@ -409,9 +409,12 @@ impl Server {
 
     fn status(&self, env: &Env, attempt: Attempt) -> Status {
         let label = mix(attempt.client.0 ^ attempt.seq.0) ^ u64::from(attempt.n) ^ 0xe44;
-        let fails =
-            Rng::labelled(env.scenario.seed, label).chance(env.scenario.service.error_permille);
-        if fails { Status::App(7) } else { Status::Ok }
+        let mut rng = Rng::labelled(env.scenario.seed, label);
+        match rng.chance(env.scenario.service.error_permille) {
+            // One that would be the same anywhere, or one that another replica may better.
+            true => rng.pick(&[Status::App(7), Status::Failed]),
+            false => Status::Ok,
+        }
     }
 
     /// Says something on a client's connection.
