@@ -189,6 +189,7 @@ impl Config {
         check_span("watch", self.watch, watched, "1 ms to 1 h")?;
         check_span("patience", self.patience, self.patience <= hour, "up to 1 h")?;
         self.retry.map_or(Ok(()), |retry| retry.validate())?;
+        self.pick.validate()?;
         check_span("load_lifetime", self.load_lifetime, self.load_lifetime <= hour, "up to 1 h")?;
         self.eject.map_or(Ok(()), |eject| eject.validate())?;
         check_span("warm_up", self.warm_up, self.warm_up <= hour, "up to 1 h")?;

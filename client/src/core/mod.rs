@@ -30,6 +30,7 @@
 //! ```
 
 pub mod budget;
+mod c3;
 mod call;
 mod calls;
 mod classify;

@@ -5,6 +5,7 @@ use core::time::Duration;
 use bowline_protocol::{Freshness, Load, Method, ReplicaId, Station};
 use bowline_time::Instant;
 
+use super::c3::Timing;
 use super::call::NIL;
 use super::health::Health;
 use super::line::Line;
@@ -56,6 +57,8 @@ pub(crate) struct Replica {
     pub(crate) warm_since: Option<Instant>,
     /// What its answers take, as a multiple of what such calls take anywhere.
     pub(crate) slowness: f64,
+    /// What they take, where replicas are picked by that.
+    pub(crate) timing: Timing,
     /// How often its report of load may still be gone by.
     pub(crate) uses: u8,
     /// The core that the connection leads to, while there is one.
@@ -282,6 +285,7 @@ impl Replicas {
             health: Health::default(),
             warm_since: None,
             slowness: 1.0,
+            timing: Timing::default(),
             uses: 0,
             station: None,
             leaving: false,

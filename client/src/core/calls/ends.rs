@@ -62,7 +62,11 @@ impl<P> Calls<P> {
         let (sent, class, place) = (copy.sent, copy.class, copy.replica);
         if end == End::Replied && !copy.failed {
             let ratio = self.methods.answered(class, place, now - sent, now);
-            self.replicas.get_mut(place).took(ratio, true);
+            let (by_timing, replica) = (self.picker.is_by_timing(), self.replicas.get_mut(place));
+            replica.took(ratio, true);
+            if by_timing {
+                replica.timing.answered(now - sent, replica.load, now);
+            }
             latency::record(&mut self.histograms.attempts, now - sent);
         } else {
             let until = match call.phase {

@@ -8,7 +8,7 @@
 //!     zone = "a"                  # where this client is: nearer replicas are asked first
 //!     region = "north"
 //!
-//!     pick = "power-of-two"       # or "hot-cold", "round-robin", "first"
+//!     pick = "power-of-two"       # or "hot-cold", "round-robin", "first", { c3 = { clients = 10 } }
 //!     warm_up = "10s"             # a replica that was just connected is spared for so long
 //!     load_lifetime = "100ms"     # what a replica says of its load and freshness counts so long
 //!     reserve = "0s"              # of each deadline for the caller's own work after the reply

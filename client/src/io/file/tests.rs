@@ -258,6 +258,15 @@ fn a_set_whose_members_are_known_is_not_looked_up_and_has_what_the_file_says_now
 }
 
 #[test]
+fn a_rule_that_has_settings_is_read_with_them_and_they_are_checked() {
+    let config = Config::from_toml(&format!("pick = {{ c3 = {{ clients = 9 }} }}\n{REPLICA}"));
+    assert_eq!(config.unwrap().core.pick, PickRule::C3 { clients: 9 });
+    let none = Config::from_toml(&format!("pick = {{ c3 = {{ clients = 0 }} }}\n{REPLICA}"));
+    let found = none.unwrap_err().to_string();
+    assert_eq!(found, "line 1: pick.c3.clients is 0, but must be 1 to 10000");
+}
+
+#[test]
 fn what_could_never_work_is_refused() {
     let found = error("[[method]]\nid = 3\ndeadline = \"0s\"\n");
     assert_eq!(found, "line 6: deadline is 0ns, but must be above zero");

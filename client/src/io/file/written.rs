@@ -45,6 +45,7 @@ const fn yes() -> bool {
 enum WrittenPick {
     PowerOfTwo,
     HotCold,
+    C3 { clients: u16 },
     RoundRobin,
     First,
 }
@@ -88,6 +89,7 @@ impl WrittenPick {
         match self {
             WrittenPick::PowerOfTwo => PickRule::PowerOfTwo,
             WrittenPick::HotCold => PickRule::HotCold,
+            WrittenPick::C3 { clients } => PickRule::C3 { clients },
             WrittenPick::RoundRobin => PickRule::RoundRobin,
             WrittenPick::First => PickRule::First,
         }
