@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Cause, Frame, GoodbyeReason, How, Label, OptionSet, Request,
-    Status, Tie, TrafficClass, Twin,
+    Status, Tie, TrafficClass, Twin, codec,
 };
 use bowline_server::io::Limits;
 
@@ -402,7 +402,10 @@ fn a_client_that_goes_on_after_the_goodbye_has_not_broken_the_protocol() {
     let _other = Peer::client(server.address());
     server.control().shut_down(Duration::ZERO);
     while !matches!(client.next(), Came::Goodbye(..)) {}
-    (1..=2_000).for_each(|seq| client.request(plain(seq), &[7; 1_001]));
+    let mut requests = Vec::new();
+    let frames = (1..=2_000).map(|seq| Frame::Request(plain(seq), &[7; 1_001]));
+    frames.for_each(|frame| codec::encode(&frame, &mut requests));
+    client.try_send_bytes(&requests);
     drop(client);
     let mut seen = server.control().snapshot();
     eventually("it has closed, or the server is over", || {

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, OptionSet, PayloadOf,
-    Request, Segment, Takes, Tie, Twin,
+    Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, LinkConfig, OptionSet,
+    PayloadOf, Request, Segment, Takes, Tie, Twin,
 };
 use bowline_server::io::{Limits, Running};
 
@@ -51,6 +51,12 @@ fn until_echo(client: &mut Peer) -> Vec<Came> {
             other => before.push(other),
         }
     }
+}
+
+/// A server that lets what it was sent a part of wait for the rest a second, as a link does by default.
+fn impatient(limits: Limits) -> Running {
+    let link = LinkConfig::default();
+    Hands::default().serve_with(|builder| builder.limits(limits).link(link))
 }
 
 fn no_room(server: &Running) -> u64 {
@@ -183,7 +189,7 @@ fn one_connection_has_half_of_the_room_and_leaves_the_rest_to_others() {
 #[test]
 fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
     let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
-    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let server = impatient(limits);
     let mut client = client(server.address());
     let request = Request { remaining: Duration::from_nanos(u64::MAX), ..plain(1) };
     open(&mut client, request, 1 << 20);
@@ -203,7 +209,7 @@ fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
 #[test]
 fn who_sends_a_byte_at_a_time_gives_way_to_one_that_needs_the_room() {
     let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
-    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let server = impatient(limits);
     let (mut slow, mut other) = (client(server.address()), client(server.address()));
     let request = Request { remaining: Duration::from_secs(3600), ..plain(1) };
     open(&mut slow, request, 1 << 20);

@@ -7,8 +7,8 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use bowline_protocol::{
-    Cancel, CancelReason, Credit, Features, Frame, How, Label, LinkConfig, OptionSet, Takes,
-    TraceContext, TrafficClass,
+    Cancel, CancelReason, Credit, Features, Frame, How, Label, OptionSet, Takes, TraceContext,
+    TrafficClass,
 };
 use bowline_runtime::exposition::fetch;
 use tracing::field::{Field, Visit};
@@ -17,9 +17,9 @@ use tracing::{Event, Metadata, Subscriber};
 
 use bowline_server::io::Limits;
 
+use crate::eventually;
 use crate::peer::{Peer, calling, plain};
 use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands};
-use crate::{PATIENCE, eventually};
 
 /// The value of the sample of this name that has all these labels.
 fn value(page: &str, name: &str, labels: &[&str]) -> f64 {
@@ -72,8 +72,7 @@ fn a_page_tells_calls_ends_times_and_the_loop() {
 fn a_page_tells_what_credit_is_left_and_what_waits_for_its_clients_to_read() {
     let credit = Credit { requests: 8, bytes: 4 << 20 };
     let limits = Limits { credit, outgoing_bytes: 256 << 20, ..Limits::default() };
-    let link = LinkConfig { dead_after: PATIENCE, ..LinkConfig::default() };
-    let server = Hands::default().serve_with(|builder| builder.limits(limits).link(link));
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let of = |name: &str| value(&server.control().page(), name, &["core=\"0\""]);
     let takes = Takes { frame: 64 << 20, payload: 64 << 20 };
     let mut client = Peer::client_taking(takes, Features::CREDIT, server.address());

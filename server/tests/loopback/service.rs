@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use bowline_protocol::{Method, MethodInfo, Parent, ReplicaId, ServiceInfo};
+use bowline_protocol::{LinkConfig, Method, MethodInfo, Parent, ReplicaId, ServiceInfo};
 use bowline_runtime::sleep;
 use bowline_server::io::{Builder, Running};
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
-use crate::eventually;
+use crate::{PATIENCE, eventually};
 
 /// Answers at once, with what it was sent.
 pub(crate) const ECHO: Method = Method(1);
@@ -139,9 +139,11 @@ impl Hands {
         self.serve_with(|builder| builder)
     }
 
+    /// Who stands still for a while, as tests do on a slow machine, is not taken for dead.
     pub(crate) fn serve_with(&self, change: impl FnOnce(Builder) -> Builder) -> Running {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let builder = Server::builder().replica(ReplicaId(1)).listen(any).slots(4);
+        let link = LinkConfig { dead_after: PATIENCE, ..LinkConfig::default() };
+        let builder = Server::builder().replica(ReplicaId(1)).listen(any).slots(4).link(link);
         change(builder).start(self.clone()).unwrap()
     }
 }
