@@ -237,6 +237,16 @@ mod tests {
         let message = wrong(&["bowline", "load", "--replicas", "a:1", "--deadline", "5"]);
         assert!(message.contains("--deadline") && message.contains("5ms"), "{message}");
         assert!(!message.contains('\n'), "{message}");
+        for (line, told) in [
+            ("--deadline 0s", "above zero"),
+            ("simulate --deadline 0", "above zero"),
+            ("serve --data-size 3", "64MiB"),
+            ("load --replicas a:1 --data-size 3", "64MiB"),
+        ] {
+            let message = wrong(&line_of(line));
+            let option = line.split(' ').rev().nth(1).expect("an option");
+            assert!(message.contains(option) && message.contains(told), "{message}");
+        }
         for line in ["--seed -1", "simulate --seed x", "serve --replica 70000"] {
             let message = wrong(&line_of(line));
             let option = line.split(' ').rev().nth(1).expect("an option");

@@ -110,9 +110,31 @@ impl Report {
             .collect()
     }
 
+    /// How to read ratios beside percentiles, where the two may seem to contradict each other.
+    pub fn on_ratios(&self) -> Option<String> {
+        let several = self.policies.iter().any(|rounds| rounds.slices.len() > 1);
+        let shown = self.machine().is_some() && several && !self.ratios().is_empty();
+        shown.then(|| {
+            "Ratios are taken within each round: the median (least-most). Percentiles are of all \
+             rounds together."
+                .to_owned()
+        })
+    }
+
+    /// Whether ratios of this policy compare nothing: a replica failed, or the load generator was
+    /// late in every round of the policy's or of the baseline's.
+    pub(crate) fn is_void(&self, policy: &str) -> bool {
+        let late = |rounds: &&Rounds| {
+            let concerned = rounds.policy == policy || rounds.policy == BASELINE;
+            let all = rounds.slices.len();
+            concerned && all > 0 && rounds.void_rounds().len() == all
+        };
+        !self.failures.is_empty() || self.policies.iter().find(late).is_some()
+    }
+
     /// What the ratios of a policy are headed with.
     pub(crate) fn ratio_heading(&self, ratios: &Ratios) -> String {
-        let void = if self.failures.is_empty() { "" } else { " VOID" };
+        let void = if self.is_void(&ratios.policy) { " VOID" } else { "" };
         format!("{} / {BASELINE}{void}", ratios.policy)
     }
 
@@ -126,36 +148,37 @@ impl Report {
         if self.machine().is_some_and(|machine| !machine.optimized) {
             warnings.push("VOID: this is a debug build; run with --release.".into());
         }
-        for summary in self.summaries() {
-            let Validity::Void { quantile, lag, latency } = summary.validity() else { continue };
-            warnings.push(format!(
-                "VOID: {}: the load generator itself was {} late at {}, beside a latency of {}; \
-                 use a lower --rate or a quieter machine.",
-                summary.policy,
-                show_duration(lag),
-                quantile.label(),
-                show_duration(latency),
-            ));
-        }
-        let cure = if self.ratios().is_empty() {
-            ""
-        } else {
-            "; leave the ends of its ratios out of account"
-        };
-        // Of a single round all has been said.
-        for rounds in self.policies.iter().filter(|rounds| rounds.slices.len() > 1) {
-            let void: Vec<String> = rounds.void_rounds().iter().map(usize::to_string).collect();
-            if !void.is_empty() {
-                warnings.push(format!(
-                    "VOID in round {}: {}: the load generator itself was late there{cure}.",
-                    void.join(", "),
-                    rounds.policy
-                ));
-            }
-        }
+        warnings.extend(self.policies.iter().filter_map(|rounds| self.lateness(rounds)));
         warnings.extend(self.summaries().iter().flat_map(held_back));
         warnings.extend(self.notes.iter().cloned());
         warnings
+    }
+
+    /// Where the load generator was late for a policy, in a sentence.
+    fn lateness(&self, rounds: &Rounds) -> Option<String> {
+        let (policy, all) = (&rounds.policy, rounds.slices.len());
+        let void: Vec<String> = rounds.void_rounds().iter().map(usize::to_string).collect();
+        let which = match void.len() {
+            _ if all == 1 => String::new(),
+            0 => String::new(),
+            every if every == all => " in every round".to_owned(),
+            _ => format!(" in round {}", void.join(", ")),
+        };
+        if let Validity::Void { quantile, lag, latency } = rounds.merged().validity() {
+            let (lag, latency) = (show_duration(lag), show_duration(latency));
+            return Some(format!(
+                "VOID: {policy}: the load generator itself was {lag} late at {}, beside a latency \
+                 of {latency}{which}; use a lower --rate or a quieter machine.",
+                quantile.label(),
+            ));
+        }
+        let cure = match (self.ratios().is_empty(), self.is_void(policy)) {
+            (true, _) | (_, true) => "",
+            (false, false) => "; leave the ends of its ratios out of account",
+        };
+        (!which.is_empty()).then(|| {
+            format!("VOID{which}: {policy}: the load generator itself was late there{cure}.")
+        })
     }
 
     /// Whether tied requests suit this workload, in a sentence; none without a tied policy.
@@ -169,7 +192,20 @@ impl Report {
                 100.0 * tied.ties_denied_rate()?
             ));
         }
-        Some(regime::statement(self.regime.as_ref(), tied.both_started_rate()?))
+        let both = tied.both_started_rate()?;
+        if self.is_void(&tied.policy) {
+            let told =
+                "Whether tied requests suit this workload was not measured: the ratios are void.";
+            return Some(told.to_owned());
+        }
+        let rounds = self.policies.iter().find(|rounds| rounds.policy == tied.policy)?;
+        if let Some(harm) = verdict::harm_of(rounds, &self.policies) {
+            return Some(format!(
+                "Tied requests HARM here: tied {harm}. Both copies started in {:.2} % of the calls.",
+                100.0 * both
+            ));
+        }
+        Some(regime::statement(self.regime.as_ref(), both))
     }
 }
 
@@ -203,6 +239,35 @@ mod tests {
     }
 
     #[test]
+    fn where_tied_calls_harm_nobody_hears_that_they_suit() {
+        let mut report = sample::report();
+        let tied = report.policies[0].clone();
+        for slice in &mut report.policies[2].slices {
+            slice.counters.deadline_misses = slice.counters.calls / 10;
+        }
+        let said = report.regime_statement().expect("a tied policy");
+        assert!(said.contains("HARM here: tied fails 10.00 %"), "{said}");
+        report.policies[2].slices = tied.slices;
+        let said = report.regime_statement().expect("a tied policy");
+        assert!(said.starts_with("Tied requests suit"), "{said}");
+    }
+
+    #[test]
+    fn where_every_round_of_the_baseline_is_void_so_are_all_ratios() {
+        let ms = core::time::Duration::from_millis;
+        let mut report = sample::report();
+        let mut late = crate::stats::Slice::new(ms(50));
+        (0..1000).for_each(|_| late.record(ms(0), ms(5), ms(10), crate::stats::CallEnd::Ok));
+        report.policies[0].slices[0] = late.clone();
+        assert!(!report.is_void("tied"));
+        report.policies[0].slices = vec![late.clone(), late];
+        assert!(report.is_void("tied") && report.is_void("hedged"));
+        assert!(report.ratio_heading(&report.ratios()[1]).ends_with("VOID"));
+        let said = report.regime_statement().expect("a tied policy");
+        assert!(said.contains("was not measured"), "{said}");
+    }
+
+    #[test]
     fn rounds_and_ratios_are_told_of_only_where_there_are_any() {
         let ms = core::time::Duration::from_millis;
         let mut late = crate::stats::Slice::new(ms(50));
@@ -216,7 +281,8 @@ mod tests {
         assert!(told(&report).contains("late at p50"), "{}", told(&report));
         assert!(!told(&report).contains("round"), "{}", told(&report));
         report.policies[0].slices = vec![late.clone(), late];
-        assert!(told(&report).contains("VOID in round 1, 2"), "{}", told(&report));
+        assert!(told(&report).contains("in every round"), "{}", told(&report));
+        assert_eq!(told(&report).matches("VOID: ").count(), 1, "told once: {}", told(&report));
         assert!(!told(&report).contains("ratios"), "{}", told(&report));
     }
 

@@ -183,8 +183,9 @@ pub fn load(shape: &LoadShape, duration: Duration, set: &DataSet) -> Load {
     Load { rate_per_s: shape.rate, duration, arrivals, blocks: set.blocks }
 }
 
-/// Writes the folder, if there is to be one; then prints the table and what has to be said about
-/// it, so that nothing is lost with standard output. A run that ended before it measured a call
+/// Writes the folder, if there is to be one, and prints the table and what has to be said about it:
+/// either, whatever becomes of the other, so that neither a full disk nor a standard output that is
+/// gone loses the figures. A run that ended before it measured a call
 /// leaves the folder, with an earlier report, alone.
 ///
 /// # Errors
@@ -196,17 +197,21 @@ pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, RunEr
         say("bowline: interrupted before anything was measured: there is no report");
         return Ok(end_of(report));
     }
-    folder.map(|folder| folder.write(report)).transpose()?;
+    let written = folder.map(|folder| folder.write(report)).transpose();
     let prose = |text: &String| wrapped(text, "").trim_end().to_owned();
     let mut lines: Vec<String> = report.heading.iter().map(prose).collect();
     lines.push(match report.origin {
         Origin::Measured(_) => table(report),
         Origin::Simulated => sweep_table(report),
     });
-    let told = report.verdicts().into_iter().chain(report.regime_statement());
+    let told = report.on_ratios().into_iter().chain(report.verdicts());
+    let told = told.chain(report.regime_statement());
     lines.extend(told.chain(report.warnings()).map(|text| prose(&text)));
-    lines.extend(folder.map(|f| format!("Report: {}", f.file("report.html").display())));
-    print(lines.join("\n")).map_err(RunError::Output)?;
+    let file = folder.filter(|_| written.is_ok()).map(|folder| folder.file("report.html"));
+    lines.extend(file.map(|file| format!("Report: {}", file.display())));
+    let printed = print(lines.join("\n")).map_err(RunError::Output);
+    written?;
+    printed?;
     Ok(end_of(report))
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::policy::{FaultPattern, Pick, Policy};
+use crate::data::BLOCK_BYTES;
 use crate::units::{
     parse_duration, parse_micros, parse_percent, parse_rate, parse_seconds, parse_size,
 };
@@ -83,7 +84,7 @@ pub struct LoadShape {
     #[arg(long, value_name = "CALLS", default_value = "1", value_parser = count::<100_000>)]
     pub burst: NonZeroU32,
     /// Time that a call may take, counted from when it falls due
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = up_to("1h"))]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = some_time)]
     pub deadline: Duration,
     /// Send calls for this long before anything is counted, once for each policy
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = up_to("1h"))]
@@ -124,8 +125,8 @@ pub struct PolicyArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Replicas")]
 pub struct ReplicaArgs {
-    /// Size of a replica's data file, in blocks of 4 KiB: rounded down, one at least
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    /// Size of a replica's data file, in whole blocks of 4 KiB
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = data_size)]
     pub data_size: u64,
     // 3 replicas x 8 slots / 5 ms = 4800 reads a second, so that the default rate fills 38 %: a
     // queue is rare but for stalls, and what one leaves behind is worked off in some 20 ms.
@@ -217,7 +218,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = up_to("168h"))]
     pub duration: Duration,
     /// Size of the replicas' data files, as they were told
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = data_size)]
     pub data_size: u64,
     /// Write report.html, results.json and the histograms to this folder
     #[arg(long, value_name = "DIR")]
@@ -315,6 +316,21 @@ impl CompareArgs {
 /// Reads a duration of at most `limit`.
 pub(super) fn up_to(limit: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| at_most(parse_duration(text)?, limit)
+}
+
+/// Reads a duration above zero, of at most an hour.
+pub(super) fn some_time(text: &str) -> Result<Duration, String> {
+    let time = at_most(parse_duration(text)?, "1h")?;
+    if time.is_zero() { Err("must be above zero".into()) } else { Ok(time) }
+}
+
+/// Reads the size of a data file: no less than a block.
+fn data_size(text: &str) -> Result<u64, String> {
+    let size = parse_size(text)?;
+    if size < BLOCK_BYTES as u64 {
+        return Err("less than a block of 4 KiB; write for example 64MiB".into());
+    }
+    Ok(size)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

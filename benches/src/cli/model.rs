@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bowline_tests::kernel::span::Span;
 use clap::{Args, ValueEnum};
 
-use super::args::{FaultArgs, count, up_to, whole};
+use super::args::{FaultArgs, count, some_time, up_to, whole};
 use super::policy::{FaultKind, Pick, Policy, parse_fault_kind, times};
 use crate::model::{ModelSpec, parse_model, parse_span};
 use crate::units::{parse_duration, parse_percent, parse_rate};
@@ -294,7 +294,7 @@ pub struct WorldArgs {
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = parse_span)]
     pub network: Span,
     /// Time that a call may take
-    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = up_to("1h"))]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = some_time)]
     pub deadline: Duration,
     /// How the first replica of a call is chosen; a second copy goes to another one
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Pick::RoundRobin)]

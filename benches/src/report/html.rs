@@ -78,7 +78,12 @@ fn head(page: &mut String, report: &Report, summaries: &[Summary], ratios: &[Rat
     }
     verdicts(page, report);
     if let Some(statement) = report.regime_statement() {
-        let kind = if statement.contains("OUTSIDE") { "note bad" } else { "note good" };
+        let kind = if ["OUTSIDE", "HARM", "not measured"].iter().any(|bad| statement.contains(bad))
+        {
+            "note bad"
+        } else {
+            "note good"
+        };
         writeln!(page, "<p class=\"{kind}\">{}</p>", escape(&statement)).expect(STRING);
     }
 }

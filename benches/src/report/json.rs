@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{Ratios, Report};
+use super::{BASELINE, Ratios, Report};
 use crate::setup::Machine;
 use crate::stats::{Counters, Quantile, Rounds, Spread, Summary, Validity};
 
@@ -24,7 +24,8 @@ pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
             started_unix_s: report.started.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()),
             rounds: report.policies.iter().map(|p| p.slices.len()).max().unwrap_or(0),
             interrupted: report.interrupted,
-            ratios_void: !report.failures.is_empty(),
+            ratios_void: report.ratios().iter().all(|ratios| report.is_void(&ratios.policy))
+                && report.is_void(BASELINE),
             failures: report.failures.clone(),
             warnings: report.warnings(),
             verdicts: report.verdicts(),
@@ -59,7 +60,7 @@ struct Setup<'a> {
     started_unix_s: u64,
     rounds: usize,
     interrupted: bool,
-    /// A replica failed, so that the ratios compare nothing.
+    /// A replica failed, or the baseline was void, so that the ratios compare nothing.
     ratios_void: bool,
     failures: Vec<String>,
     warnings: Vec<String>,
