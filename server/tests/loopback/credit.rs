@@ -49,14 +49,16 @@ fn credit_comes_back_with_what_ends_requests() {
         client.request(plain(seq), &[7; 100]);
     }
     let (mut replies, mut granted) = (0, WINDOW);
-    while replies < 4 || granted.requests < 8 {
+    // What is less than half of the window is not granted yet: so one may be left, if three ended first.
+    while replies < 4 || granted.requests < 7 {
         match client.next() {
             Came::Reply(..) => replies += 1,
             Came::Credit(credit) => granted = credit,
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(granted, Credit { requests: 8, bytes: (2 << 20) + 400 });
+    let ended = granted.requests - WINDOW.requests;
+    assert_eq!(granted.bytes, WINDOW.bytes + 100 * ended);
 }
 
 #[test]

@@ -114,6 +114,13 @@ impl Peer {
         self.send(&Frame::Request(request, payload));
     }
 
+    /// Requests, unless the other side has gone.
+    pub(crate) fn try_request(&mut self, request: Request, payload: &[u8]) {
+        let mut bytes = Vec::new();
+        codec::encode(&Frame::Request(request, payload), &mut bytes);
+        self.try_send_bytes(&bytes);
+    }
+
     /// The next frame that concerns calls, or the end.
     ///
     /// # Panics
