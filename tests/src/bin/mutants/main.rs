@@ -1,0 +1,185 @@
+//! Builds every mutation in a copy of the project and says what catches it.
+
+mod program;
+mod project;
+mod results;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use bowline_tests::mutations::{self, Mutation};
+use clap::Parser;
+
+use crate::program::{Finished, finish};
+use crate::project::Project;
+use crate::results::{Caught, Results, Row, name_of};
+
+/// Puts deliberate bugs into a copy of the project, one at a time, and sees each caught: by the test
+/// that is said to hold it, if one is; else by seeds, then by the tests of the worlds, then by the
+/// mutated crate's own; those in a shell by whole shells on the simulated driver. Prints a table of
+/// what caught each, after how many seeds. One that hangs is caught, too. Fails if one survives.
+///
+/// What was found is kept beside the copy, and not looked for again while the source is the same: who
+/// was interrupted starts again.
+#[derive(Parser)]
+struct Options {
+    /// Only mutations whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Seeds to try before the tests are asked.
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    seeds: u64,
+    /// Where the copy is made and built, and what was found is kept.
+    #[arg(long, value_name = "DIR", default_value = "target/mutants")]
+    dir: PathBuf,
+}
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// What the seeds may take of a processor: some five times what they do.
+const SEARCH: Duration = Duration::from_secs(150);
+/// The same for tests.
+const TESTS: Duration = Duration::from_secs(300);
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("mutants: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<bool> {
+    let project = Project::copy(&options.dir)?;
+    let mut results = Results::open(&options.dir)?;
+    let (mut caught, mut survived) = (0, Vec::new());
+    println!("{:<70} {:>5} {:>4}  caught by", "deliberate bug", "seeds", "s");
+    for mutation in mutations::all().filter(|mutation| mutation.name.contains(&options.only)) {
+        let name = name_of((project.state(), mutation, options.seeds));
+        let row = match results.find(name) {
+            Some(row) => row.clone(),
+            None => {
+                let row = row(mutation, &project, options.seeds)?;
+                results.keep(name, &row)?;
+                row
+            }
+        };
+        println!("{}", row.text);
+        match row.is_caught {
+            true => caught += 1,
+            false => survived.push(mutation.name),
+        }
+    }
+    println!("{caught} mutations were caught, {} were not: {survived:#?}", survived.len());
+    Ok(survived.is_empty())
+}
+
+/// Tries a mutation: its name, how many seeds and seconds that took, and what caught it.
+fn row(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Row> {
+    let start = Instant::now();
+    let caught = try_one(mutation, project, seeds)?;
+    let seconds = start.elapsed().as_secs();
+    let seeds = match &caught {
+        Caught::Seed(_, seeds) => seeds.to_string(),
+        _ => "-".to_owned(),
+    };
+    let text = format!("{:<70} {seeds:>5} {seconds:>4}  {caught}", mutation.name);
+    Ok(Row { is_caught: caught.is_caught(), text })
+}
+
+fn try_one(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Caught> {
+    let Some(source) = project.mutate(mutation)? else {
+        return Ok(Caught::Unbuildable("its text is not there once".to_owned()));
+    };
+    let result = catch(mutation, project, seeds);
+    project.restore(mutation, &source)?;
+    result
+}
+
+fn catch(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Caught> {
+    let worlds = ["-p", "bowline-tests", "--test", "simulated"];
+    let own = ["-p", mutation.package(), "--lib"];
+    if mutation.is_in_a_shell() {
+        return tests(project, &["-p", "bowline-tests", "--test", "shells"], &[]);
+    }
+    if let Some(test) = mutation.held_by {
+        let which = if mutations::is_of_the_worlds(test) { &worlds[..] } else { &own[..] };
+        return tests(project, which, &["--exact", test]);
+    }
+    match search(project, seeds)? {
+        Caught::No => {}
+        caught => return Ok(caught),
+    }
+    // The worlds can't tell by chance: tests that were made for it may.
+    match tests(project, &worlds, &["rules::", "exhaustive::"])? {
+        Caught::No => tests(project, &own, &[]),
+        caught => Ok(caught),
+    }
+}
+
+/// Runs the worlds of so many seeds, in their order.
+fn search(project: &Project, seeds: u64) -> Result<Caught> {
+    let build = project.cargo(&["build", "-p", "bowline-tests", "--bin", "explore"])?;
+    if !build.ok {
+        return Ok(Caught::Unbuildable(first_error(&build)));
+    }
+    let mut search = Command::new(project.built("explore"));
+    // One thread takes them in their order.
+    search.args(["--seeds", &seeds.to_string(), "--for", "2h", "--threads", "1"]);
+    let found = finish(search, SEARCH)?;
+    if found.hangs {
+        return Ok(Caught::Hang);
+    }
+    if found.ok {
+        return Ok(Caught::No);
+    }
+    let line = found.output.lines().find(|line| line.starts_with("seed "));
+    let mut words = line.unwrap_or_default().split([' ', ';']).skip(1);
+    let seed: u64 = words.next().and_then(|seed| seed.parse().ok()).unwrap_or_default();
+    let rule = words.nth(1).unwrap_or("it crashed");
+    let rule = match rule {
+        "None" => "a panic",
+        rule => rule.trim_start_matches("Some(").trim_end_matches(')'),
+    };
+    Ok(Caught::Seed(rule.to_owned(), seed + 1))
+}
+
+/// Builds one program of tests, and runs it with these arguments.
+fn tests(project: &Project, which: &[&str], arguments: &[&str]) -> Result<Caught> {
+    let build = project.cargo(&[&["test", "--no-run"], which].concat())?;
+    if !build.ok {
+        return Ok(Caught::Unbuildable(first_error(&build)));
+    }
+    // Cargo would run it, too; but who ends cargo does not end what it runs.
+    let told = build.output.lines().find(|line| line.trim_start().starts_with("Executable"));
+    let path = told.and_then(|line| line.rsplit_once('(')?.1.strip_suffix(')'));
+    let path = path.ok_or("cargo did not say where the tests are")?;
+    let mut program = Command::new(path);
+    program.current_dir(project.tests()).args(arguments);
+    let run = finish(program, TESTS)?;
+    if run.ok {
+        return Ok(Caught::No);
+    }
+    let number = |line: &str| line.strip_prefix("again with BOWLINE_SEED=")?.parse::<u64>().ok();
+    if let Some(seed) = run.output.lines().find_map(number) {
+        return Ok(Caught::Seed("whole shells".to_owned(), seed + 1));
+    }
+    let failed = |line: &&str| line.starts_with("test ") && line.ends_with("FAILED");
+    // Tests run side by side: the first by name is the same each time.
+    let name = run.output.lines().filter(failed).filter_map(|line| line.split(' ').nth(1)).min();
+    Ok(match name {
+        Some(name) => Caught::Test(name.to_owned()),
+        None if run.hangs => Caught::Hang,
+        None => Caught::Test("a crash of its tests".to_owned()),
+    })
+}
+
+fn first_error(build: &Finished) -> String {
+    let error = build.output.lines().find(|line| line.starts_with("error"));
+    error.unwrap_or("cargo failed").to_owned()
+}

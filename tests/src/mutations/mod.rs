@@ -1,0 +1,120 @@
+//! Deliberate bugs, each of which the simulated worlds or a test have to find.
+//!
+//! A mutation is a text to find in a source file, once, and what to put in its place: so the product
+//! holds no trace of it. `cargo run -p bowline-tests --bin mutants` builds each in a copy of the
+//! project and says what caught it; a test checks that every text is still there.
+
+mod client;
+mod protocol;
+mod server;
+mod shells;
+
+/// A deliberate bug.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Mutation {
+    /// What goes wrong.
+    pub name: &'static str,
+    /// The file, from the project's root.
+    pub file: &'static str,
+    /// What is there.
+    pub find: &'static str,
+    /// What is put there.
+    pub replace: &'static str,
+    /// The test that goes red, where seeds can't tell (or not soon): one of the worlds' or of the
+    /// mutated crate's own.
+    pub held_by: Option<&'static str>,
+}
+
+impl Mutation {
+    /// It is in the shells or the runtime, which only run on the simulated driver.
+    pub fn is_in_a_shell(&self) -> bool {
+        self.file.starts_with("runtime/") || self.file.contains("/io/")
+    }
+
+    /// The crate that it is in.
+    pub fn package(&self) -> &'static str {
+        match self.file.split('/').next() {
+            Some("client") => "bowline-client",
+            Some("protocol") => "bowline-protocol",
+            Some("runtime") => "bowline-runtime",
+            _ => "bowline-server",
+        }
+    }
+
+    const fn held_by(self, test: &'static str) -> Mutation {
+        Mutation { held_by: Some(test), ..self }
+    }
+}
+
+const fn mutation(
+    name: &'static str,
+    file: &'static str,
+    find: &'static str,
+    replace: &'static str,
+) -> Mutation {
+    Mutation { name, file, find, replace, held_by: None }
+}
+
+/// All of them.
+pub fn all() -> impl Iterator<Item = &'static Mutation> {
+    [server::ALL, client::ALL, protocol::ALL, shells::ALL].into_iter().flatten()
+}
+
+/// Whether a test is one of the worlds'; else it is in the library of the crate that is mutated.
+pub fn is_of_the_worlds(test: &str) -> bool {
+    ["rules::", "exhaustive::", "oracles::"].iter().any(|group| test.starts_with(group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::{Path, PathBuf};
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a project around it").to_owned()
+    }
+
+    #[test]
+    fn every_mutation_fits_the_code_as_it_is() {
+        let mut unfit = Vec::new();
+        for mutation in all() {
+            let source = std::fs::read_to_string(root().join(mutation.file)).expect(mutation.file);
+            let found = source.matches(mutation.find).count();
+            if found != 1 {
+                unfit.push(format!("{} is there {found} times: {}", mutation.file, mutation.name));
+            }
+        }
+        assert!(unfit.is_empty(), "{unfit:#?}");
+    }
+
+    #[test]
+    fn no_two_mutations_have_one_name() {
+        let mut names: Vec<_> = all().map(|mutation| mutation.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:#?}");
+    }
+
+    #[test]
+    fn every_test_that_is_said_to_hold_a_mutation_is_there() {
+        for mutation in all() {
+            let Some(test) = mutation.held_by else { continue };
+            let name = test.rsplit("::").next().unwrap_or(test);
+            let folder = match is_of_the_worlds(test) {
+                true => root().join("tests/tests/simulated"),
+                false => root().join(mutation.file).join("../../.."),
+            };
+            let text = format!("fn {name}() {{");
+            assert!(is_in(&folder, &text), "{test} ({}) is not in {folder:?}", mutation.name);
+        }
+    }
+
+    fn is_in(folder: &Path, text: &str) -> bool {
+        std::fs::read_dir(folder).expect("a folder").flatten().any(|entry| {
+            let path = entry.path();
+            match path.is_dir() {
+                true => is_in(&path, text),
+                false => std::fs::read_to_string(path).is_ok_and(|source| source.contains(text)),
+            }
+        })
+    }
+}
