@@ -1,0 +1,337 @@
+//! What a client's machine may get wrong.
+
+use super::{Mutation, mutation};
+
+const CALLS: &str = "client/src/core/calls/mod.rs";
+const BEGIN: &str = "client/src/core/calls/dispatch.rs";
+const ENDS: &str = "client/src/core/calls/ends.rs";
+const EXTRA: &str = "client/src/core/calls/extra.rs";
+const FRAMES: &str = "client/src/core/calls/frames.rs";
+const TIMERS: &str = "client/src/core/calls/timers.rs";
+const BUDGET: &str = "client/src/core/budget.rs";
+const OUTCOME: &str = "client/src/core/outcome.rs";
+const CALL: &str = "client/src/core/call.rs";
+const ROOM: &str = "client/src/core/room.rs";
+const STRAND: &str = "client/src/core/calls/strand.rs";
+const LINES: &str = "client/src/core/calls/lines.rs";
+const KEYED: &str = "client/src/core/calls/keyed.rs";
+const REPLICAS: &str = "client/src/core/replicas.rs";
+const HEALTH: &str = "client/src/core/health.rs";
+const GUARD: &str = "client/src/core/guard.rs";
+const POLICIES: &str = "client/src/core/policies.rs";
+
+pub(super) const ALL: &[Mutation] = &[
+    mutation(
+        "a loser is not cancelled",
+        ENDS,
+        "        self.effects.push_back(Pending::Cancel { place, cancel });",
+        "        let _ = Pending::Cancel { place, cancel };",
+    ),
+    mutation(
+        "a loser is cancelled twice",
+        ENDS,
+        "        self.effects.push_back(Pending::Cancel { place, cancel });",
+        "        self.effects.push_back(Pending::Cancel { place, cancel });\n        self.effects.push_back(Pending::Cancel { place, cancel });",
+    ),
+    mutation(
+        "the call is sent again only if the connection's end comes last",
+        EXTRA,
+        "        if call.live == 0 {\n            return self.redispatch(slot, end, now);",
+        "        if call.live == 0 && end == End::Lost {\n            return self.redispatch(slot, end, now);",
+    ),
+    mutation(
+        "the relay drops the reason",
+        FRAMES,
+        "                    reason: CancelReason::TwinStarted { by },",
+        "                    reason: { let _ = by; CancelReason::CallerDone },",
+    ),
+    mutation(
+        "the relay names the wrong origin",
+        FRAMES,
+        "                let by = Twin { station: pair.stations[usize::from(n)], n: u16::from(n) };",
+        "                let by = Twin { station: pair.stations[usize::from(other)], n: u16::from(n) };",
+    ),
+    mutation(
+        "the tie is not void when #0 ends before #1 is sent",
+        EXTRA,
+        "        if call.is_announced() {\n            // The first ended",
+        "        if call.is_announced() && false {\n            // The first ended",
+    ),
+    mutation(
+        "a hedge goes out beside an unsent #1",
+        EXTRA,
+        "        if call.is_announced() {\n            // Until the second",
+        "        if call.is_announced() && false {\n            // Until the second",
+    ),
+    mutation(
+        "#1 is sent although #0 has started",
+        FRAMES,
+        "            State::Announced => self.void_twin(slot),",
+        "            State::Announced => {}",
+    )
+    .held_by("rules::without_a_mesh_the_client_relays_and_the_outcome_is_the_same"),
+    mutation(
+        "tokens are charged afterwards",
+        EXTRA,
+        "        (0..missing).all(|_| self.take_token(slot, token, now))",
+        "        missing < 99 || self.take_token(slot, token, now)",
+    ),
+    mutation(
+        "the cap on what is outstanding is off by one",
+        BUDGET,
+        "            if outstanding >= cap {",
+        "            if outstanding > cap {",
+    ),
+    mutation(
+        "an empty bucket gives a token",
+        BUDGET,
+        "            if level < TOKEN {",
+        "            if level < -TOKEN {",
+    ),
+    mutation(
+        "tokens of copies that ran come back",
+        ENDS,
+        "            self.config.budget.settle(tokens - lent, lent, spent);",
+        "            self.config.budget.settle(tokens - lent, lent, spent * 0);",
+    ),
+    mutation(
+        "tokens of copies that never ran are lost",
+        ENDS,
+        "            self.config.budget.settle(tokens - lent, lent, spent);",
+        "            self.config.budget.settle(tokens - lent, lent, tokens);",
+    ),
+    mutation(
+        "an aborted copy is held never to have run",
+        OUTCOME,
+        "        matches!(self, End::Replied | End::Aborted | End::Lost)",
+        "        matches!(self, End::Replied | End::Lost)",
+    ),
+    mutation(
+        "an extra copy goes to the same replica",
+        EXTRA,
+        "            if past.lives || past.has_failed() || lost && !again {",
+        "            if past.has_failed() || lost && !again {",
+    ),
+    mutation(
+        "an extra copy goes to a replica that has failed the call",
+        EXTRA,
+        "            if past.lives || past.has_failed() || lost && !again {",
+        "            if past.lives || lost && !again {",
+    ),
+    mutation(
+        "a replica that broke and came back is not asked again",
+        EXTRA,
+        "            if past.lives || past.has_failed() || lost && !again {",
+        "            if past.lives || past.has_failed() || lost {",
+    ),
+    mutation(
+        "what was lent is not charged",
+        BUDGET,
+        "            let back = (paid as i32 - spent as i32) * TOKEN;",
+        "            let back = (paid as i32 - (spent as i32).min(paid as i32)) * TOKEN;",
+    ),
+    mutation(
+        "an error beats a live attempt",
+        FRAMES,
+        "            Verdict::Fatal => {",
+        "            Verdict::Fatal | Verdict::Retryable => {",
+    ),
+    mutation(
+        "a call that must not run twice is tied",
+        BEGIN,
+        "        if !self.slots.get(slot).may_repeat() {",
+        "        if !self.slots.get(slot).may_repeat() && false {",
+    ),
+    mutation(
+        "a call that must not run twice is sent again",
+        EXTRA,
+        "        if !call.may_repeat() && !call.never_ran() {",
+        "        if !call.may_repeat() && !call.never_ran() && false {",
+    ),
+    mutation(
+        "a copy is given more time than is left",
+        CALLS,
+        "        let remaining = call.deadline - copy.sent;",
+        "        let remaining = call.deadline - call.started + core::time::Duration::from_micros(1);",
+    ),
+    mutation(
+        "a deadline passes unnoticed",
+        TIMERS,
+        "        if now >= call.deadline {",
+        "        if now >= call.deadline && false {",
+    ),
+    mutation(
+        "a closed connection leaves its copies in the book",
+        FRAMES,
+        "            self.lose_all(place, now);",
+        "            let _ = now;",
+    ),
+    mutation(
+        "the caller is told that nothing ran",
+        CALL,
+        "            Executed::Unknown\n",
+        "            Executed::No\n",
+    ),
+    mutation(
+        "a call that its caller gave up completes as well",
+        CALLS,
+        "        self.counters.cancelled += 1;\n        self.conclude(slot, now);",
+        "        self.counters.cancelled += 1;\n        let done = self.fail_with(slot, ErrorKind::Cancelled, now);\n        self.effects.push_back(Pending::Done(done));",
+    ),
+    mutation(
+        "what was decided on counts once more when it is sent",
+        ROOM,
+        "        self.decided -= size as usize;",
+        "        let _ = size;",
+    ),
+    mutation(
+        "the credit of a request that is not sent is lost",
+        ROOM,
+        "        self.credit.refund(size as usize);",
+        "        let _ = size;",
+    ),
+    mutation(
+        "more credit is spent than was granted",
+        ROOM,
+        "        self.is_read() && self.credit.allows(size as usize)",
+        "        self.is_read() && (self.credit.allows(size as usize) || true)",
+    ),
+    mutation(
+        "nobody is told that there is room again",
+        LINES,
+        "        replica.line_due |= due;",
+        "        replica.line_due |= due && false;",
+    ),
+    mutation(
+        "who begins goes before those who wait for room",
+        CALLS,
+        "        self.serve_lines(now);\n        match self.admit",
+        "        match self.admit",
+    ),
+    mutation(
+        "a large call is passed for ever",
+        LINES,
+        "        if call.passed >= MOST_PASSED && can_be && replica.kept_for == 0 {",
+        "        if false && replica.kept_for == 0 {",
+    ),
+    mutation(
+        "room stays kept for a call that is over",
+        LINES,
+        "                self.replicas.get_mut(place).kept_for = 0;\n                self.room_came(place);",
+        "                self.room_came(place);",
+    ),
+    mutation(
+        "a result that is older than was asked for wins",
+        FRAMES,
+        "            Verdict::Good if !is_fresh => Verdict::Stale,",
+        "            Verdict::Good if !is_fresh && false => Verdict::Stale,",
+    ),
+    mutation(
+        "a second copy goes to a replica that is known to be behind",
+        EXTRA,
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, now);",
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, now) || true;",
+    ),
+    mutation(
+        "the first copy goes to a replica that is known to be behind",
+        CALLS,
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, now);",
+        "        let fresh = |replica: &Replica| !replica.is_behind(asked, now) || true;",
+    ),
+    mutation(
+        "a call with a key has copies at two stores of results",
+        KEYED,
+        "            one_store && keeps(place) && copy.keeps",
+        "            (one_store || true) && keeps(place) && copy.keeps",
+    ),
+    mutation(
+        "a key protects what keeps no results by it",
+        KEYED,
+        "            one_store && keeps(place) && copy.keeps",
+        "            one_store && (keeps(place) && copy.keeps || true)",
+    ),
+    mutation(
+        "the switch for second copies does nothing to calls that begin",
+        BEGIN,
+        "        } else if !self.config.switch.is_on() {",
+        "        } else if !self.config.switch.is_on() && false {",
+    ),
+    mutation(
+        "hedging that switched itself off never comes back",
+        GUARD,
+        "            if now < until {",
+        "            if now < until || true {",
+    ),
+    mutation(
+        "a policy on trial is followed by twice its share",
+        POLICIES,
+        "Random::new(call).next() >> 32 < running.share =>",
+        "Random::new(call).next() >> 32 < 2 * running.share =>",
+    ),
+    mutation(
+        "a replica is never ejected",
+        HEALTH,
+        "            None if self.failures < rule.after => return false,",
+        "            None if self.failures < rule.after || true => return false,",
+    ),
+    mutation(
+        "a replica that was ejected is never readmitted",
+        HEALTH,
+        "        self.out.take().is_some()",
+        "        self.out.is_some()",
+    ),
+    mutation(
+        "a replica is asked what it does not serve",
+        REPLICAS,
+        "        !self.removed && self.placement.serves(wanted.method, wanted.key)",
+        "        !self.removed && (self.placement.serves(wanted.method, wanted.key) || true)",
+    ),
+    mutation(
+        "a call whose time is over is sent when there is room",
+        STRAND,
+        "        if self.fail_if_overdue(slot, now) {",
+        "        if false && self.fail_if_overdue(slot, now) {",
+    ),
+    mutation(
+        "a call that waits for its retry does not hear of room elsewhere",
+        LINES,
+        "        if replica.would_fit(call.wanted()) && may {",
+        "        if call.is_stranded() && replica.would_fit(call.wanted()) && may {",
+    ),
+    mutation(
+        "who was refused by one need not wait for the room of another",
+        STRAND,
+        "        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))",
+        "        call.len == 0 && self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))",
+    ),
+    mutation(
+        "who stopped a copy of its own accord is asked again",
+        FRAMES,
+        "                (End::Aborted, Some(Error::new(kind, Executed::Yes)))",
+        "                let _ = kind;\n                (End::Aborted, None)",
+    ),
+    mutation(
+        "a reply that does not say how fresh it is is fresh enough",
+        FRAMES,
+        "            brought.fresh.is_some_and(|fresh| fresh.satisfies(&asked))",
+        "            brought.fresh.is_none_or(|fresh| fresh.satisfies(&asked))",
+    ),
+    mutation(
+        "a stale answer is the end of its call",
+        FRAMES,
+        "                let done = self.hold_and_carry_on(slot, error, now);",
+        "                let done = Some(self.win(slot, n, Err(error), now));",
+    ),
+    mutation(
+        "a copy in the place of another asks for no freshness",
+        EXTRA,
+        "        self.launch(slot, place, Cause::Redispatch, now);",
+        "        self.slots.get_mut(slot).options.fresh = None;\n        self.launch(slot, place, Cause::Redispatch, now);",
+    ),
+    mutation(
+        "a call that must not run twice is given up when one replica refuses it",
+        EXTRA,
+        "        if !call.may_repeat() && !call.never_ran() {",
+        "        if !call.may_repeat() {",
+    ),
+];

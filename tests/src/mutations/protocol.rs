@@ -1,0 +1,39 @@
+//! What both sides' links and payloads may get wrong.
+
+use super::{Mutation, mutation};
+
+const OUTBOX: &str = "protocol/src/outbox.rs";
+const ASSEMBLY: &str = "protocol/src/assembly.rs";
+
+pub(super) const ALL: &[Mutation] = &[
+    mutation(
+        "what was taken back before it left is sent nevertheless",
+        OUTBOX,
+        "        let Some(sending) = at.and_then(|at| self.sending.remove(at)) else {",
+        "        let Some(sending) =\n            at.and_then(|at| self.sending.remove(at).filter(|it| it.done.is_some()))\n        else {",
+    ),
+    mutation(
+        "segments of a payload that was given up end the connection",
+        ASSEMBLY,
+        "            return Ok(Arrived::Skipped);",
+        "            let (expected, found) = (0, segment.offset);\n            return Err(AssemblyError::Gap { attempt, expected, found });",
+    ),
+    mutation(
+        "a request has as much time when it is whole as when it began to come",
+        ASSEMBLY,
+        "                let remaining = request.remaining.saturating_sub(now - self.opened);",
+        "                let remaining = request.remaining + (now - now);",
+    ),
+    mutation(
+        "the piece of a payload that comes last goes before the others",
+        ASSEMBLY,
+        "        memory.extend_from_slice(bytes);",
+        "        memory.splice(..0, bytes.iter().copied());",
+    ),
+    mutation(
+        "a reply that is not needed any more says nothing of itself",
+        ASSEMBLY,
+        "(Head::Reply(reply), None) => Arrived::Discarded(reply, self.options),",
+        "(Head::Reply(reply), None) => Arrived::Discarded(reply, OptionSet::NONE),",
+    ),
+];

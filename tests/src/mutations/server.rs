@@ -1,0 +1,269 @@
+//! What a server's machine may get wrong.
+
+use super::{Mutation, mutation};
+
+const ARRIVE: &str = "server/src/core/arrive.rs";
+const CANCEL: &str = "server/src/core/cancel.rs";
+const DISPATCH: &str = "server/src/core/dispatch.rs";
+const END: &str = "server/src/core/end.rs";
+const COPIES: &str = "server/src/core/copies.rs";
+const TOMBS: &str = "server/src/core/tombs.rs";
+const CORE: &str = "server/src/core/mod.rs";
+const BY_KEY: &str = "server/src/core/keyed.rs";
+const KEYS: &str = "server/src/core/keys.rs";
+const SHARES: &str = "server/src/core/shares.rs";
+const MAKE_ROOM: &str = "server/src/core/room.rs";
+const CONFIG: &str = "server/src/core/config.rs";
+const FRESH: &str = "server/src/core/fresh.rs";
+const ACCOUNT: &str = "server/src/core/account.rs";
+
+pub(super) const ALL: &[Mutation] = &[
+    mutation(
+        "a twin's cancel names the call's other copy wrongly",
+        DISPATCH,
+        "attempt: attempt.sibling(tie.twin.n),",
+        "attempt,",
+    ),
+    mutation(
+        "a running copy is stopped in silence",
+        END,
+        "        let by = running.twin_started.filter(|_| running.stop == Some(StopReason::TwinStarted));\n        self.tell_ended(asker, How::Aborted, by);",
+        "        let _ = asker;",
+    ),
+    mutation(
+        "a queued copy ends in silence",
+        END,
+        "            self.tell_ended(asker, why.how(), by);\n        }\n    }\n\n    /// Takes away a copy",
+        "            let _ = (asker, by);\n        }\n    }\n\n    /// Takes away a copy",
+    ),
+    mutation(
+        "a copy's end is told twice",
+        END,
+        "            self.tell_ended(asker, why.how(), by);\n        }\n    }\n\n    /// Takes away a copy",
+        "            self.tell_ended(asker, why.how(), by);\n            self.tell_ended(asker, why.how(), by);\n        }\n    }\n\n    /// Takes away a copy",
+    ),
+    mutation(
+        "the twin is cancelled before the last check that can refuse",
+        DISPATCH,
+        "            let refused = self.shed_if_useless(index, now)",
+        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            let refused = self.shed_if_useless(index, now)",
+    ),
+    mutation(
+        "a primary obeys its twin",
+        CANCEL,
+        "        if primary {",
+        "        if primary && false {",
+    ),
+    mutation(
+        "a secondary ignores its twin",
+        CANCEL,
+        "        if primary {",
+        "        if primary || true {",
+    ),
+    mutation(
+        "a tombstone kills another origin's request",
+        ARRIVE,
+        "self.tombs.take(request.attempt, tie.twin)",
+        "(0..8).any(|replica| {\n                let replica = bowline_protocol::ReplicaId(replica);\n                let station = bowline_protocol::Station { replica, core: 0 };\n                self.tombs.take(request.attempt, bowline_protocol::Twin { station, n: tie.twin.n })\n            })",
+    ),
+    mutation(
+        "a cancel is keyed by the call instead of the attempt",
+        CANCEL,
+        "        let meant = self.copies.named(cancel.attempt, |copy| may_cancel(copy, origin, &cancel));",
+        "        let by_call = |copy: &Copy<P>| match (origin, cancel.reason) {\n            (Origin::Mesh(from), CancelReason::TwinStarted { .. }) => {\n                copy.request.tie.is_some_and(|tie| tie.twin.station == from)\n            }\n            _ => may_cancel(copy, origin, &cancel),\n        };\n        let meant =\n            (0..8).find_map(|n| self.copies.named(cancel.attempt.sibling(n), by_call));",
+    ),
+    mutation(
+        "a cancel need not match the copy's own tie",
+        CANCEL,
+        "copy.request.tie.is_some_and(|tie| tie.twin == by);",
+        "copy.request.tie.is_some_and(|tie| tie.twin == by || true);",
+    ),
+    mutation(
+        "no tombstone is ever found",
+        TOMBS,
+        "                self.remove(index);\n                true\n            }\n            None => false,\n        }\n    }\n\n    /// Takes one",
+        "                self.remove(index);\n                false\n            }\n            None => false,\n        }\n    }\n\n    /// Takes one",
+    )
+    .held_by("rules::a_cancel_that_comes_before_its_request_leaves_a_tombstone"),
+    mutation(
+        "cancels from strangers are obeyed",
+        CANCEL,
+        "        self.stats.cancels_received += 1;\n        let meant",
+        "        self.stats.cancels_received += 1;\n        let origin = match (origin, cancel.reason) {\n            (Origin::Stranger, CancelReason::TwinStarted { by }) => Origin::Mesh(by.station),\n            (origin, _) => origin,\n        };\n        let meant",
+    ),
+    mutation(
+        "a client may cancel another's copies",
+        CANCEL,
+        "    let on_its_connection = |conn: Conn| copy.conn == Some(conn);",
+        "    let on_its_connection = |conn: Conn| copy.conn == Some(conn) || true;",
+    ),
+    mutation(
+        "a peer may cancel in another's name",
+        CANCEL,
+        "            by.station == station && by_its_twin(by)",
+        "            { let _ = station; by_its_twin(by) }",
+    ),
+    mutation(
+        "the queue is served before this turn's input is taken in",
+        ARRIVE,
+        "        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()), class);",
+        "        self.accept(Copy::new(request, options, known, conn, now, bytes, payload()), class);\n        self.dispatch(now);",
+    ),
+    mutation(
+        "a deadline is extended on arrival",
+        COPIES,
+        "            deadline: now + request.remaining,",
+        "            deadline: now + request.remaining * 2,",
+    ),
+    mutation(
+        "a copy starts however little time is left",
+        DISPATCH,
+        "        if !useless || self.config.dark {",
+        "        if true {",
+    ),
+    mutation(
+        "one copy too many runs",
+        DISPATCH,
+        "        while self.copies.running() < self.slots.limit()",
+        "        while self.copies.running() <= self.slots.limit()",
+    ),
+    mutation(
+        "a mesh that is down is used",
+        DISPATCH,
+        "        if self.is_mesh_up(tie.twin.station) {",
+        "        if self.is_mesh_up(tie.twin.station) || true {",
+    ),
+    mutation(
+        "nobody is told of a start where there is no mesh",
+        DISPATCH,
+        "            self.effects.notices.push_back((conn, Notice::Started(Started { attempt }), None));",
+        "            let _ = (conn, Notice::Started(Started { attempt }));",
+    )
+    .held_by("rules::without_a_mesh_the_client_relays_and_the_outcome_is_the_same"),
+    mutation(
+        "a lost mesh connection is not noticed",
+        CORE,
+        "            self.mesh.remove(place);",
+        "            let _ = place;",
+    ),
+    mutation(
+        "a started copy says that it was withdrawn",
+        END,
+        "            self.tell_ended(asker, How::Aborted, running.twin_started);",
+        "            self.tell_ended(asker, How::Withdrawn, running.twin_started);",
+    ),
+    mutation(
+        "a reply denies that it ran",
+        END,
+        "        let reply = Reply { attempt, status, executed: true, load: self.load() };",
+        "        let reply = Reply { attempt, status, executed: false, load: self.load() };",
+    ),
+    mutation(
+        "an accepted copy is not counted",
+        ARRIVE,
+        "            self.estimate.accepted(remaining);\n            self.stats.accepted += 1;",
+        "            self.estimate.accepted(remaining);\n            self.stats.accepted += 0;",
+    ),
+    mutation(
+        "a tied copy starts on a replica that fell behind, and tells its twin",
+        FRESH,
+        "        if !self.is_behind(&self.copies.at(index).options) {",
+        "        if !self.is_behind(&self.copies.at(index).options) || true {",
+    ),
+    mutation(
+        "a duplicate runs beside the copy that has its key",
+        BY_KEY,
+        "            Seen::Running(entry) => {\n                self.stats.keys_waited += 1;",
+        "            Seen::Running(_) if key.id < u128::MAX => return false,\n            Seen::Running(entry) => {\n                self.stats.keys_waited += 1;",
+    ),
+    mutation(
+        "what was done under a key is forgotten at once",
+        BY_KEY,
+        "                self.stats.keys_evicted += self.copies.keys.done(entry, outcome, now);",
+        "                let _ = (outcome, now);\n                self.copies.keys.forget(entry);",
+    ),
+    mutation(
+        "a key's other payload is answered as the first was",
+        KEYS,
+        "        if (entry.method, entry.fingerprint) != (method, key.fingerprint) {",
+        "        if entry.method != method {",
+    ),
+    mutation(
+        "a failure is remembered under its key",
+        BY_KEY,
+        "        match status {\n            Status::Ok => {",
+        "        match status {\n            _ if now < Instant::FAR_FUTURE => {",
+    ),
+    mutation(
+        "who waits for a key is told nothing when that is done",
+        BY_KEY,
+        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.answer_waiting(index, status, outcome.clone(), now);",
+        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.copies.remove(index);",
+    ),
+    mutation(
+        "nobody runs in the place of a copy that stopped and had a key",
+        BY_KEY,
+        "            self.copies.unpark(index);",
+        "            self.copies.remove(index);",
+    ),
+    mutation(
+        "a key's result lives on when its time is out",
+        KEYS,
+        "self.next_timeout().is_some_and(|until| until <= now);",
+        "self.next_timeout().is_some_and(|until| until <= now && now == Instant::FAR_FUTURE);",
+    ),
+    mutation(
+        "all traffic classes have the same share",
+        SHARES,
+        "self.now + STRIDE / u64::from(self.of(class));",
+        "self.now + STRIDE;",
+    ),
+    mutation(
+        "a traffic class saves up what it did not use",
+        SHARES,
+        "        self.clocks[usize::from(class)].max(self.now)",
+        "        self.clocks[usize::from(class)]",
+    ),
+    mutation(
+        "a traffic class that crowds the queue gives no room",
+        MAKE_ROOM,
+        "        (most != class && crowds).then_some(most)",
+        "        (most == class && crowds).then_some(most)",
+    ),
+    mutation(
+        "a class that nobody configured is served after the others",
+        CONFIG,
+        "        if usize::from(class) < self.shares.len() { class } else { 0 }",
+        "        class.min(self.shares.len() as u8 - 1)",
+    ),
+    mutation(
+        "a key across two stores is held to be one",
+        ARRIVE,
+        "known.rule.keyed && self.config.shared_results && options.key.is_some();",
+        "known.rule.keyed && options.key.is_some();",
+    ),
+    mutation(
+        "who waits for a key's result is answered with nothing",
+        BY_KEY,
+        "            self.answer_waiting(index, status, outcome.clone(), now);",
+        "            self.answer_waiting(index, status, Outcome::new(&[], &OptionSet::NONE, now), now);",
+    ),
+    mutation(
+        "a copy that ended without a reply keeps its credit",
+        END,
+        "        self.effects.notices.push_back((conn, Notice::Ended(ended), Some(bytes)));",
+        "        let _ = bytes;\n        self.effects.notices.push_back((conn, Notice::Ended(ended), None));",
+    ),
+    mutation(
+        "credit is given back twice",
+        ACCOUNT,
+        "            self.granter.give_back(credit);",
+        "            self.granter.give_back(credit);\n            self.granter.give_back(credit);",
+    ),
+    mutation(
+        "an answer by key is as fresh as on the first day",
+        KEYS,
+        "self.fresh.map(|fresh| fresh.aged(now - self.made));",
+        "self.fresh.map(|fresh| fresh.aged(now - now));",
+    ),
+];
