@@ -192,12 +192,15 @@ impl Core {
         }
     }
 
-    /// Whether there is nothing to do but wait.
+    /// Whether there is nothing to do but wait. What was sent in the middle of the turn is to be told
+    /// first, as tasks that ran since may wait for it.
     fn is_idle(&self) -> bool {
+        let mut driver = self.driver.borrow_mut();
         !self.tasks.any_ready()
             && !self.tasks.adopted_ended()
             && !self.can_unpark()
-            && !self.driver.borrow_mut().has_completions()
+            && !driver.has_completions()
+            && !driver.has_sent()
     }
 
     /// Hands all that is queued to the kernel.

@@ -4,6 +4,7 @@
 //! of which the last has `more` unset. Whatever memory or descriptor a request names must live
 //! until then: that is the one contract that everything above keeps, each in its own way.
 
+pub(crate) mod at_once;
 pub(crate) mod message;
 pub(crate) mod provided;
 pub(crate) mod ring;
@@ -40,7 +41,7 @@ pub(crate) enum Request {
         fd: RawFd,
         data: *const u8,
         length: u32,
-        zero_copy: bool,
+        way: SendWay,
     },
     /// Send bytes that lie in several places.
     ///
@@ -95,9 +96,22 @@ impl Request {
     pub(crate) fn is_zero_copy(&self) -> bool {
         matches!(
             self,
-            Request::Send { zero_copy: true, .. } | Request::SendVector { zero_copy: true, .. }
+            Request::Send { way: SendWay::ZeroCopy, .. }
+                | Request::SendVector { zero_copy: true, .. }
         )
     }
+}
+
+/// How bytes are sent that lie together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SendWay {
+    /// When there is room.
+    Patient,
+    /// As the request is handed over: all, or what there is room for, maybe nothing (`EAGAIN`).
+    /// That all was sent ends no wait, and is told with the next completions.
+    AtOnce,
+    /// When there is room, and without a copy.
+    ZeroCopy,
 }
 
 /// Bytes to be moved between a file and memory.
@@ -150,7 +164,7 @@ impl Token {
     }
 
     fn from_user_data(data: u64) -> Token {
-        let kind = match data >> 32 {
+        let kind = match (data >> 32) as u8 {
             1 => Kind::Wake,
             2 => Kind::Receive,
             3 => Kind::Send,

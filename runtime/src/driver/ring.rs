@@ -19,7 +19,8 @@ use std::ptr::NonNull;
 use bowline_time::{Duration, Instant};
 use io_uring::{EnterFlags, IoUring, Parameters, Submitter, cqueue, opcode, squeue, types};
 
-use super::{Completion, Request, Token, Transfer, message};
+use super::at_once::{self, AtOnce};
+use super::{Completion, Request, SendWay, Token, Transfer, message};
 use crate::clock::Clock;
 use crate::error::{Error, kernel_release};
 use crate::metrics::Counters;
@@ -46,6 +47,8 @@ pub(crate) struct Features {
     pub(crate) bundles: bool,
     /// Other threads post to the ring without one of their own (6.13).
     pub(crate) messages: bool,
+    /// Of sends that are done at once the kernel tells only if they are not (5.17).
+    pub(crate) at_once: bool,
     /// A thread of the kernel's takes requests by itself, as was asked for.
     pub(crate) polled: bool,
 }
@@ -62,6 +65,7 @@ pub(crate) struct Ring {
     in_flight: usize,
     /// What was taken out of the completion queue to make room.
     reaped: Vec<Completion>,
+    at_once: AtOnce,
 }
 
 impl Ring {
@@ -83,7 +87,9 @@ impl Ring {
         {
             return Err(Error::too_old("DEFER_TASKRUN"));
         }
-        let uring = uring.map_err(Error::of_setup)?;
+        let mut uring = uring.map_err(Error::of_setup)?;
+        // The kernel's thread would take them later than they are handed over.
+        let at_once = poll.is_none() && at_once::works(&mut uring);
         // SAFETY: the pointer is from a box, and so valid until `drop` makes it a box again.
         let (uring, shared) = unsafe {
             let uring = NonNull::from(Box::leak(Box::new(uring)));
@@ -98,6 +104,7 @@ impl Ring {
             backlog: VecDeque::with_capacity(64),
             in_flight: 0,
             reaped: Vec::new(),
+            at_once: AtOnce::default(),
         };
         let parameters = shared.params();
         if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
@@ -113,6 +120,7 @@ impl Ring {
             // Seen by trying: the ring gets one, for nobody, from its own thread. It ends the first
             // wait, and means nothing.
             messages: message::post(shared.as_raw_fd(), Token::NOBODY).is_ok(),
+            at_once,
             polled: parameters.is_setup_sqpoll(),
         };
         Ok(ring)
@@ -192,6 +200,9 @@ impl Ring {
     /// it reads into, and reads the rest, at any time until then, even when the ring is closed.
     pub(crate) unsafe fn push(&mut self, request: Request, token: Token) {
         self.in_flight += 1;
+        if self.push_at_once(request, token) {
+            return;
+        }
         let entry = entry(request).user_data(token.to_user_data());
         if !self.backlog.is_empty() {
             self.backlog.push_back(entry);
@@ -203,9 +214,32 @@ impl Ring {
         }
     }
 
+    /// Queues a send that is to be done at once. False if it is none, or can't be that here: where
+    /// the queue is full, nobody could tell when it is handed over.
+    fn push_at_once(&mut self, request: Request, token: Token) -> bool {
+        let Request::Send { fd, data, length, way: SendWay::AtOnce } = request else {
+            return false;
+        };
+        if !self.features.at_once || !self.backlog.is_empty() {
+            return false;
+        }
+        let entry = at_once::entry(fd, data, length, token);
+        // SAFETY: as in `push`. The send is told of after the kernel has done with it.
+        if unsafe { self.submission().push(&entry) }.is_err() {
+            return false;
+        }
+        self.at_once.push(token, length);
+        true
+    }
+
     /// How many requests have not seen their last completion.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Whether [`Ring::completions`] would tell of sends that were done at once.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.at_once.is_any_taken()
     }
 
     /// Whether requests wait to be handed to the kernel.
@@ -289,16 +323,24 @@ impl Ring {
             self.enter(counters, 0, None)?;
             self.reap(into);
         }
+        // Of one that failed the completion may be among those that overflowed.
+        if !self.submission().cq_overflow() {
+            self.at_once.tell(into);
+        }
         self.in_flight -= into.range(before..).filter(|completion| !completion.more).count();
         Ok(())
     }
 
     /// Empties the completion queue.
     fn reap(&mut self, into: &mut impl Extend<Completion>) {
-        into.extend(self.completion().map(|entry| {
+        // SAFETY: as in `submission`; what else is used is another field.
+        let queue = unsafe { self.uring.as_ref().completion_shared() };
+        into.extend(queue.map(|entry| {
             let flags = entry.flags();
+            let token = Token::from_user_data(entry.user_data());
+            self.at_once.note(entry.user_data(), token);
             Completion {
-                token: Token::from_user_data(entry.user_data()),
+                token,
                 result: entry.result(),
                 buffer: cqueue::buffer_select(flags),
                 buffer_more: cqueue::buffer_more(flags),
@@ -372,6 +414,9 @@ impl Ring {
             0 => self.submitter.submit(),
             _ => self.submitter.submit_with_args_and_flags(want, &args, flags),
         };
+        if self.submission().is_empty() {
+            self.at_once.all_taken();
+        }
         went(result)
     }
 }
@@ -458,11 +503,11 @@ fn entry(request: Request) -> squeue::Entry {
         Request::ReceiveMany { fd, group, bundles: true } => {
             opcode::RecvMultiBundle::new(Fd(fd), group).build()
         }
-        Request::Send { fd, data, length, zero_copy: false } => {
-            opcode::Send::new(Fd(fd), data, length).flags(SEND).build()
-        }
-        Request::Send { fd, data, length, zero_copy: true } => {
+        Request::Send { fd, data, length, way: SendWay::ZeroCopy } => {
             opcode::SendZc::new(Fd(fd), data, length).flags(SEND).build()
+        }
+        Request::Send { fd, data, length, .. } => {
+            opcode::Send::new(Fd(fd), data, length).flags(SEND).build()
         }
         Request::SendVector { fd, header, zero_copy: false } => {
             opcode::SendMsg::new(Fd(fd), header).flags(SEND as u32).build()

@@ -24,7 +24,7 @@ use io_uring::types::BufRingEntry;
 use socket2::{SockAddr, SockRef, Socket};
 
 use self::world::{State, Wish, readable};
-use super::{Completion, Kind, Request, Token, Transfer};
+use super::{Completion, Kind, Request, SendWay, Token, Transfer};
 use crate::metrics::Counters;
 
 pub use self::network::{Lane, Traffic};
@@ -154,6 +154,8 @@ pub(crate) struct Sim {
     /// The completion queue: at most `room` of them, and the rest as the kernel keeps it.
     posted: VecDeque<Completion>,
     overflown: VecDeque<Completion>,
+    /// Of sends that were done at once.
+    sent: Vec<Completion>,
     room: usize,
     buffers: Option<Buffers>,
     in_flight: usize,
@@ -195,6 +197,7 @@ impl Sim {
             running: Vec::new(),
             posted: VecDeque::new(),
             overflown: VecDeque::new(),
+            sent: Vec::new(),
             room: completions as usize,
             buffers: None,
             in_flight: 0,
@@ -229,6 +232,10 @@ impl Sim {
         !self.posted.is_empty() || !self.overflown.is_empty()
     }
 
+    pub(crate) fn has_sent(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
     pub(crate) fn submit(&mut self) {
         if self.looks.is_some() {
             return;
@@ -255,6 +262,9 @@ impl Sim {
                     self.running.iter_mut().for_each(|running| running.cancelled = true);
                     self.post(token, last(0));
                 }
+                Request::Send { fd, length, way: SendWay::AtOnce, .. } => {
+                    self.send_at_once(fd, length, &bytes_of(&request), token);
+                }
                 Request::AcceptMany { fd } => {
                     self.world.lock().network.listen(fd, self.core);
                     self.running.push(Running { request, token, cancelled: false, lent: None });
@@ -263,6 +273,23 @@ impl Sim {
                     self.running.push(Running { request, token, cancelled: false, lent: None });
                 }
             }
+        }
+    }
+
+    /// Sends what there is room for. Only that it was not all is a completion which ends a wait.
+    fn send_at_once(&mut self, fd: RawFd, length: u32, bytes: &[u8], token: Token) {
+        let step = {
+            let mut world = self.world.lock();
+            match world.grants(Wish::Send(fd)) {
+                true => send(fd, bytes, &mut world),
+                false => last(-libc::EAGAIN),
+            }
+        };
+        if step.result == length as i32 {
+            let Step { result, buffer, buffer_more, more } = step;
+            self.sent.push(Completion { token, result, buffer, buffer_more, more });
+        } else {
+            self.post(token, step);
         }
     }
 
@@ -296,7 +323,8 @@ impl Sim {
         }
         self.step(&mut state);
         let most = state.random.below(BATCH) as usize + 1;
-        for completion in self.posted.drain(..most.min(self.posted.len())) {
+        let sent = self.sent.drain(..);
+        for completion in sent.chain(self.posted.drain(..most.min(self.posted.len()))) {
             self.in_flight -= usize::from(!completion.more);
             state.mix(&said_of(&completion, self.core));
             into.push_back(completion);

@@ -75,10 +75,16 @@ impl Driver {
         either!(self, driver => driver.in_flight(), driver.in_flight())
     }
 
-    /// Whether [`Driver::completions`] would bring something.
+    /// Whether [`Driver::completions`] would bring something that happened.
     #[inline]
     pub(crate) fn has_completions(&mut self) -> bool {
         either!(self, driver => driver.has_completions(), driver.has_completions())
+    }
+
+    /// Whether [`Driver::completions`] would tell of sends that were done at once.
+    #[inline]
+    pub(crate) fn has_sent(&self) -> bool {
+        either!(self, driver => driver.has_sent(), driver.has_sent())
     }
 
     /// Hands over all requests, without waiting for anything.

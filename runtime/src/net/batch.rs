@@ -39,6 +39,11 @@ impl Batch {
         self.small.len() - self.small_sent + pieces
     }
 
+    /// Whether it holds what is somebody else's, and given back when it is sent.
+    pub(super) fn has_pieces(&self) -> bool {
+        self.piece(0).is_some()
+    }
+
     pub(super) fn small_mut(&mut self) -> &mut Vec<u8> {
         &mut self.small
     }

@@ -1,7 +1,7 @@
 //! What the kernel sends from: a batch, and where its parts are, as the kernel wants to be told.
 
 use super::batch::Batch;
-use crate::driver::Request;
+use crate::driver::{Request, SendWay};
 
 /// One request sends at most so many bytes.
 const MOST_PER_SEND: usize = 1 << 20;
@@ -23,14 +23,26 @@ struct Vector {
 
 impl Outgoing {
     /// What to send next, if there is something. It points into the batch, and maybe the vector.
-    pub(super) fn request(&mut self, fd: i32, zero_copy: Option<usize>) -> Option<Request> {
+    /// `is_awaited` if somebody wants to hear of it even if nothing else happens.
+    pub(super) fn request(
+        &mut self,
+        fd: i32,
+        zero_copy: Option<usize>,
+        is_awaited: bool,
+    ) -> Option<Request> {
         let is_large = |length| zero_copy.is_some_and(|threshold| length >= threshold);
         let mut parts = self.batch.parts();
         let first = parts.next()?;
         let Some(second) = parts.next() else {
             let length = first.len().min(MOST_PER_SEND);
-            let (data, zero_copy) = (first.as_ptr(), is_large(length));
-            return Some(Request::Send { fd, data, length: length as u32, zero_copy });
+            let is_whole = length == first.len() && !self.batch.has_pieces();
+            let way = match is_large(length) {
+                true => SendWay::ZeroCopy,
+                false if is_whole && !is_awaited => SendWay::AtOnce,
+                false => SendWay::Patient,
+            };
+            let data = first.as_ptr();
+            return Some(Request::Send { fd, data, length: length as u32, way });
         };
         let Vector { parts: vector, header } = &mut self.vector;
         vector.clear();

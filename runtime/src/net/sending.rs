@@ -16,6 +16,9 @@
 //!                then, if asked to: shutdown(SHUT_WR)
 //! ```
 //!
+//! A batch of small messages that nobody waits for is sent [at once](crate::driver::at_once); if
+//! there is no room for all of it, what is left is sent by a request that waits for some.
+//!
 //! Memory that the kernel sends from is neither touched nor freed while a request is in flight. A
 //! request that does not copy is in flight until the peer has acknowledged the bytes, which the
 //! kernel tells with a second completion; so a connection that closes before forgets them. That it
@@ -140,12 +143,16 @@ impl Connection {
             return;
         }
         let mut out = self.sending.out.borrow_mut();
+        // What is left of a batch is so because there was no room.
+        let mut is_awaited = self.sending.shut.get() || !self.sending.waiting.borrow().is_empty();
         if out.batch.queued() == 0 {
             out.batch.clear();
             std::mem::swap(&mut out.batch, &mut *self.sending.filling.borrow_mut());
+        } else {
+            is_awaited = true;
         }
         let zero_copy = self.sending.zero_copy.get().filter(|_| !self.sending.copy_once.take());
-        let Some(request) = out.request(self.fd(), zero_copy) else {
+        let Some(request) = out.request(self.fd(), zero_copy, is_awaited) else {
             if self.sending.shut.get() {
                 self.shut_down(libc::SHUT_WR);
             }

@@ -160,6 +160,10 @@ fn row(
 fn shortcomings(features: &Features) -> Option<String> {
     let missing: Vec<&str> = [
         (features.registered, "registered ring descriptor (5.18): each call looks the ring up"),
+        (
+            features.at_once || features.polled,
+            "CQE_SKIP_SUCCESS (5.17): a core wakes to hear that its sends are done",
+        ),
         (features.no_array, "NO_SQARRAY (6.6): requests go through an array of indices"),
         (features.absolute_wait, "ABS_TIMER (6.12): waits are relative, and end a little later"),
         (features.messages, "SEND_MSG_RING (6.13): cores wake each other by an eventfd"),
@@ -202,6 +206,7 @@ mod tests {
     #[test]
     fn what_a_kernel_lacks_is_told_with_what_it_costs() {
         let all = Features {
+            at_once: true,
             no_array: true,
             registered: true,
             absolute_wait: true,
@@ -211,11 +216,13 @@ mod tests {
             polled: false,
         };
         assert_eq!(shortcomings(&all), None);
+        // Where sends wait for the kernel's thread, it is not the kernel that lacks something.
+        assert_eq!(shortcomings(&Features { at_once: false, polled: true, ..all }), None);
         let text = shortcomings(&Features { absolute_wait: false, no_iowait: false, ..all });
         let text = text.unwrap();
         assert!(text.contains("ABS_TIMER (6.12)") && text.contains("NO_IOWAIT (6.15)"), "{text}");
         assert!(!text.contains("NO_SQARRAY"), "{text}");
-        assert_eq!(shortcomings(&Features::default()).unwrap().split(';').count(), 5);
+        assert_eq!(shortcomings(&Features::default()).unwrap().split(';').count(), 6);
     }
 
     #[test]

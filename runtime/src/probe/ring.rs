@@ -16,7 +16,7 @@ use super::{Answer, Feature, receive, row};
 use crate::driver::provided::{GROUP, LARGEST_PAGE};
 use crate::driver::ring::has_sound_bundles;
 use crate::driver::switch::INCREMENTAL;
-use crate::driver::{Token, message};
+use crate::driver::{Token, at_once, message};
 
 /// How long a completion is waited for, or a byte, in seconds.
 const LIMIT: u64 = 5;
@@ -190,6 +190,13 @@ fn operations() -> Vec<Feature> {
             Answer::of(messages_without_ring()),
             WhereItWorks,
             "an eventfd wakes other cores",
+        ),
+        row(
+            "SEND, CQE_SKIP_SUCCESS",
+            "5.17",
+            Answer::told(trial_ring().is_ok_and(|mut ring| at_once::works(&mut ring))),
+            WhereItWorks,
+            "a completion per send",
         ),
         row("SEND_ZC", "6.0", Answer::of(sends_without_copy()), OnDemand, "SEND, which copies"),
     ]
