@@ -83,16 +83,16 @@ fn what_each_core_knows_is_told_and_published_under_its_number() {
     assert!(snapshots.iter().all(|core| core.counters.ok == 5 && core.connected == 3));
     let numbers = Numbers::default();
     block_on(client.publish(&numbers, Duration::from_millis(1))).unwrap();
-    let page = || (numbers.page(), numbers.snapshots());
     let until = Instant::now() + DEADLINE;
-    let (page, published) = loop {
-        let (page, published) = page();
+    let published = loop {
+        let published = numbers.snapshots();
         if published.len() == 2 {
-            break (page, published);
+            break published;
         }
-        assert!(Instant::now() < until, "not both cores: {page}");
+        assert!(Instant::now() < until, "not both cores: {published:?}");
         std::thread::yield_now();
     };
+    let page = numbers.page();
     let mut of: Vec<usize> = published.iter().map(|(core, _)| *core).collect();
     of.sort_unstable();
     assert_eq!(of, [0, 1]);
