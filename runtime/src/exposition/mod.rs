@@ -18,13 +18,16 @@
 //!
 //! Whoever asks is not trusted: a request may have 8 KiB and take two seconds, reading the page may
 //! take as long again, there is no body, and the connection is closed after one answer. Watchers do
-//! not wait for each other, but for the page that is being made. Beyond 64 at a time they wait to
-//! be accepted, and a warning tells of it.
+//! not wait for each other, but for the page that is being made: a hundred a second at most, and who
+//! asks meanwhile shares the next one. Beyond 64 at a time, one gives way to who comes: of those that
+//! said nothing for 10 ms, the first that came; if all have asked, the first of all. A warning tells
+//! of it.
 
 mod fetch;
+mod guests;
 mod request;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -33,6 +36,7 @@ use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bytes::Bytes;
 use crossbeam::channel::{Receiver as Ending, RecvTimeoutError};
 
 use crate::builder::Builder;
@@ -44,13 +48,15 @@ use crate::task::cell::describe;
 use crate::{sleep, spawn, timeout};
 
 pub use fetch::fetch;
+use guests::{Guests, Place};
 
 /// As much as a request may have, in bytes: many times what a watcher sends.
 const REQUEST_MAX: usize = 8 << 10;
 /// So long a request may take, and so long reading the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// So many are served at a time.
-const WATCHERS: usize = 64;
+/// Between a page and the next one. So whoever asks how often costs the cores, which have to tell
+/// their numbers for each page, next to nothing.
+const BREATH: Duration = Duration::from_millis(10);
 /// After an error of accept (descriptors ran out, most likely) nobody is accepted for so long.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -123,9 +129,10 @@ impl Drop for Exposition {
     }
 }
 
-/// A runtime for few connections, of which little is to be had.
+/// A runtime for few connections, of which little is to be had: each has one receive and one send
+/// under way at a time.
 fn small(linger: Duration) -> Builder {
-    Runtime::builder().entries(16).buffers(16, 1024).linger(linger)
+    Runtime::builder().entries(64).buffers(64, 1024).linger(linger)
 }
 
 /// Has this thread run on whatever CPU is free: whoever began it may be pinned to that of a core.
@@ -142,18 +149,21 @@ fn unpin() {
     }
 }
 
-/// What those who are served have in common.
-struct Desk<F> {
-    page: RefCell<F>,
+/// A page, or the status in its place.
+type Page = Result<Bytes, &'static str>;
+
+/// Where those who are served get their page.
+struct Desk {
     patience: Duration,
-    watchers: Cell<usize>,
-    left: Notify,
+    /// Who waits for the next page.
+    waiting: RefCell<Vec<Sender<Page>>>,
+    asked: Notify,
 }
 
-async fn serve<F: FnMut() -> String + 'static>(
+async fn serve(
     address: SocketAddr,
     patience: Duration,
-    page: F,
+    page: impl FnMut() -> String + 'static,
     mut stopped: Receiver<Infallible>,
     tell: std::sync::mpsc::SyncSender<io::Result<SocketAddr>>,
 ) {
@@ -162,13 +172,10 @@ async fn serve<F: FnMut() -> String + 'static>(
     // Whoever waits for it is there until told.
     match bound {
         Ok((address, listener)) => {
-            let desk = Desk {
-                page: RefCell::new(page),
-                patience,
-                watchers: Cell::new(0),
-                left: Notify::new(),
-            };
-            drop(spawn(attend(listener, Rc::new(desk))));
+            let desk =
+                Rc::new(Desk { patience, waiting: RefCell::default(), asked: Notify::new() });
+            drop(spawn(make_pages(desk.clone(), page)));
+            drop(spawn(attend(listener, desk)));
             let _ = tell.send(Ok(address));
             stopped.receive().await;
         }
@@ -176,22 +183,14 @@ async fn serve<F: FnMut() -> String + 'static>(
     }
 }
 
-async fn attend<F: FnMut() -> String + 'static>(listener: TcpListener, desk: Rc<Desk<F>>) {
-    // Told once, until there are few again: whoever asks is not to fill a log.
-    let mut told = false;
+async fn attend(listener: TcpListener, desk: Rc<Desk>) {
+    let guests = Rc::<Guests>::default();
     loop {
-        let watchers = desk.watchers.get();
-        if watchers == WATCHERS && !told {
-            tracing::warn!(WATCHERS, "as many ask for metrics as are served at a time");
-        }
-        told = watchers == WATCHERS || told && watchers > WATCHERS / 2;
-        while desk.watchers.get() == WATCHERS {
-            desk.left.notified().await;
-        }
         match listener.accept().await {
             Ok(stream) => {
-                let place = Place::take(&desk);
-                drop(spawn(async move { place.0.answer(stream).await }));
+                let place = guests.admit(stream.clone()).await;
+                let desk = desk.clone();
+                drop(spawn(async move { desk.answer(&stream, &place).await }));
             }
             Err(error) => {
                 tracing::warn!(%error, "can't accept who asks for metrics");
@@ -201,57 +200,68 @@ async fn attend<F: FnMut() -> String + 'static>(listener: TcpListener, desk: Rc<
     }
 }
 
-/// One who is served, until dropped.
-struct Place<F>(Rc<Desk<F>>);
-
-impl<F> Place<F> {
-    fn take(desk: &Rc<Desk<F>>) -> Place<F> {
-        desk.watchers.set(desk.watchers.get() + 1);
-        Place(desk.clone())
+/// Makes one page for all who have asked, whenever somebody has.
+async fn make_pages(desk: Rc<Desk>, mut page: impl FnMut() -> String) {
+    loop {
+        desk.asked.notified().await;
+        let waiting = desk.waiting.take();
+        let page = make(&mut page);
+        // Who has gone meanwhile does not miss it.
+        waiting.iter().for_each(|waits| _ = waits.try_send(page.clone()));
+        sleep(BREATH).await;
     }
 }
 
-impl<F> Drop for Place<F> {
-    fn drop(&mut self) {
-        self.0.watchers.set(self.0.watchers.get() - 1);
-        self.0.left.notify();
-    }
+fn make(page: &mut impl FnMut() -> String) -> Page {
+    let made = catch_unwind(AssertUnwindSafe(page));
+    made.map(Bytes::from).map_err(|payload| {
+        tracing::error!(panic = describe(&*payload), "making a page of metrics panicked");
+        "500 Internal Server Error"
+    })
 }
 
-impl<F: FnMut() -> String> Desk<F> {
-    async fn answer(&self, stream: TcpStream) {
-        match timeout(self.patience, read_head(&stream)).await {
-            Ok(Ok(head)) => self.reply(&stream, &head),
+impl Desk {
+    async fn answer(&self, stream: &TcpStream, place: &Place) {
+        match timeout(self.patience, read_head(stream)).await {
+            Ok(Ok(head)) => {
+                place.has_asked();
+                self.reply(stream, &head).await;
+            }
             // Whoever is cut off has only itself to blame.
             _ => return stream.abort(),
         }
         stream.shutdown(Shutdown::Write);
-        if timeout(self.patience, seen_off(&stream)).await.is_err() {
+        if timeout(self.patience, seen_off(stream)).await.is_err() {
             stream.abort();
         }
     }
 
-    fn reply(&self, stream: &TcpStream, request: &[u8]) {
-        let page = request::check(request).and_then(|()| self.make());
+    async fn reply(&self, stream: &TcpStream, request: &[u8]) {
+        let page = match request::check(request) {
+            Ok(()) => self.next_page().await,
+            Err(status) => Err(status),
+        };
         let (status, content, body) = match page {
             Ok(page) => ("200 OK", TYPE, page),
-            Err(status) => (status, "text/plain", status.to_string()),
+            Err(status) => (status, "text/plain", Bytes::from(status)),
         };
         stream.send(request::head(status, content, body.len()).as_bytes());
         if !request.starts_with(b"HEAD ") {
-            stream.send_piece(body.into_bytes());
+            stream.send_piece(body);
         }
     }
 
-    fn make(&self) -> Result<String, &'static str> {
-        catch_unwind(AssertUnwindSafe(|| (self.page.borrow_mut())())).map_err(|payload| {
-            tracing::error!(panic = describe(&*payload), "making a page of metrics panicked");
-            "500 Internal Server Error"
-        })
+    /// A page that is made from now on.
+    async fn next_page(&self) -> Page {
+        let (made, mut page) = bounded(1);
+        self.waiting.borrow_mut().push(made);
+        self.asked.notify();
+        page.receive().await.unwrap_or(Err("503 Service Unavailable"))
     }
 }
 
-/// Reads up to the empty line that ends a request's head, or as much as may be.
+/// Reads up to the empty line that ends a request's head, or as much as may be. What does not begin as
+/// a request does (somebody has taken this for another port) has no such end.
 async fn read_head(stream: &TcpStream) -> io::Result<Vec<u8>> {
     const END: &[u8] = b"\r\n\r\n";
     let mut head = Vec::new();
@@ -260,6 +270,9 @@ async fn read_head(stream: &TcpStream) -> io::Result<Vec<u8>> {
         // It may have begun with the bytes before.
         let from = head.len().saturating_sub(END.len() - 1);
         head.extend_from_slice(&bytes);
+        if !head[0].is_ascii_uppercase() {
+            break;
+        }
         if let Some(at) = head[from..].windows(END.len()).position(|four| four == END) {
             // What follows is nothing that is answered.
             head.truncate(from + at + END.len());
@@ -279,10 +292,12 @@ async fn seen_off(stream: &TcpStream) -> io::Result<()> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::BTreeSet;
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::sync::mpsc;
 
+    use super::guests::GUESTS;
     use super::*;
 
     /// Longer than anything here takes.
@@ -348,6 +363,8 @@ mod tests {
             (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
             (b"GET /metrics\r\n\r\n", "400"),
             (b"\r\n\r\n", "400"),
+            // As a client of the service begins, which would then wait for an answer.
+            (b"\x00\x00\x00\x2cGET /metrics", "400"),
             (b"GET /metrics SPDY/3\r\n\r\n", "400"),
         ] {
             let answer = ask(&numbers, request);
@@ -359,7 +376,7 @@ mod tests {
     #[test]
     fn a_head_without_end_is_refused_at_its_bound_however_much_follows() {
         let numbers = serve();
-        let answer = ask(&numbers, &vec![b'a'; 2 * REQUEST_MAX]);
+        let answer = ask(&numbers, &vec![b'A'; 2 * REQUEST_MAX]);
         assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
         assert!(fetch(numbers.address()).is_ok());
     }
@@ -375,10 +392,71 @@ mod tests {
     }
 
     #[test]
-    fn those_who_say_nothing_are_given_up_and_the_others_served() {
+    fn those_who_say_nothing_give_way_to_who_asks_and_the_first_of_them_first() {
+        let numbers = serve();
+        let mut reader = connect(&numbers);
+        reader.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        reader.read_exact(&mut [0]).unwrap();
+        let mut silent: Vec<_> = (0..3 * GUESTS).map(|_| connect(&numbers)).collect();
+        assert_eq!(fetch(numbers.address()).unwrap(), PAGE);
+        // All are cut off but as many as may be here, less the two that have asked.
+        let late = silent.split_off(2 * GUESTS + 2);
+        for mut stream in silent {
+            assert!(stream.read(&mut [0]).map_or(true, |read| read == 0));
+        }
+        for mut stream in late {
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            assert!(read(stream).ends_with(PAGE));
+        }
+        assert!(read(reader).ends_with(PAGE));
+    }
+
+    #[test]
+    fn those_who_do_not_read_give_way_when_nobody_is_silent() {
+        let page = || "knots 9\n".repeat(1 << 20);
+        let numbers = Exposition::serve_patiently(local(), LONG, page).unwrap();
+        let ask = |mut stream: TcpStream| {
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            // It is being answered.
+            stream.read_exact(&mut [0]).unwrap();
+            stream
+        };
+        let _slow: Vec<_> = (0..GUESTS).map(|_| ask(connect(&numbers))).collect();
+        assert_eq!(fetch(numbers.address()).unwrap().len(), 8 << 20);
+    }
+
+    #[test]
+    fn those_who_ask_while_a_page_is_made_share_the_next_one() {
+        let (made, making) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let mut pages = 0;
+        let numbers = Exposition::serve_patiently(local(), LONG, move || {
+            pages += 1;
+            made.send(()).unwrap();
+            let _ = wait.recv();
+            format!("page {pages}\n# EOF\n")
+        });
+        let numbers = numbers.unwrap();
+        let ask = || {
+            let mut stream = connect(&numbers);
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            stream
+        };
+        let first = ask();
+        making.recv_timeout(LONG).unwrap();
+        let others: Vec<_> = (0..9).map(|_| ask()).collect();
+        drop(go);
+        assert!(read(first).ends_with("page 1\n# EOF\n"));
+        // All nine come in one turn, or in a few.
+        let pages: BTreeSet<String> = others.into_iter().map(read).collect();
+        assert!(pages.len() < 9 && !pages.iter().any(|page| page.contains("page 1\n")));
+    }
+
+    #[test]
+    fn those_who_say_nothing_are_given_up_though_there_is_room() {
         let patience = Duration::from_millis(1);
         let numbers = Exposition::serve_patiently(local(), patience, || PAGE.into()).unwrap();
-        let silent: Vec<_> = (0..2 * WATCHERS).map(|_| connect(&numbers)).collect();
+        let silent: Vec<_> = (0..GUESTS / 2).map(|_| connect(&numbers)).collect();
         for mut stream in silent {
             // Cut off, be it by an end or by an error.
             assert!(stream.read(&mut [0]).map_or(true, |read| read == 0));
