@@ -124,7 +124,7 @@ impl<T: Send> Sender<T> {
     ///
     /// Gives the message back if there is none, or nobody to receive it.
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        if self.0.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Err(TrySendError::Closed(message));
         }
         self.0.messages.push(message).map_err(TrySendError::Full)?;
@@ -135,6 +135,11 @@ impl<T: Send> Sender<T> {
             self.0.drop_messages();
         }
         Ok(())
+    }
+
+    /// Whether the receiver has gone, so that nothing that is sent is ever received.
+    pub fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Acquire)
     }
 
     /// Sends a message as soon as there is room. Who waits longest is served first, if it is polled

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::string::String;
+use std::string::{String, ToString};
 use std::time::Duration;
 use std::vec::Vec;
 
@@ -12,6 +12,7 @@ use bowline_protocol::{Credit, LinkConfig, ReplicaId, Station, options};
 
 use super::cures;
 use super::mesh::{MOST_CORES, Peer};
+use super::names::PeerAddress;
 use super::server::{self, Running};
 use super::service::Service;
 use crate::core::{Adaptive, ConfigError, KeyLimits, Overload};
@@ -128,6 +129,12 @@ pub enum ServeError {
     /// A peer that is this very replica.
     #[error("replica {0} can't be a peer: it is this one")]
     OwnPeer(ReplicaId),
+    /// A peer that is nowhere.
+    #[error("{address:?} is no address of a peer: write HOST:PORT, such as 10.0.0.2:7000")]
+    PeerAddress {
+        /// As it was given.
+        address: String,
+    },
     /// A peer that was given twice.
     #[error("replica {0} can't be a peer twice")]
     PeerTwice(ReplicaId),
@@ -272,9 +279,19 @@ impl Builder {
     }
 
     /// The other replicas, which may hold the twins of this one's copies. Default: none.
+    ///
+    /// Each is at an address, or at a name and a port (`"store-2.example:7000"`): then the name is
+    /// looked up again whenever the peer is dialled, off the cores. One that leads nowhere holds
+    /// nothing up. It is as if that peer were down, is said once, and counted as
+    /// [`mesh_unresolved`](super::IoStats). This server obeys whoever answers where a name leads: who
+    /// answers for the names has to be trusted as this configuration is.
     #[must_use]
-    pub fn peers(mut self, peers: impl IntoIterator<Item = (ReplicaId, SocketAddr)>) -> Builder {
-        let peers = peers.into_iter().map(|(replica, address)| Peer { replica, address });
+    pub fn peers<A: Into<PeerAddress>>(
+        mut self,
+        peers: impl IntoIterator<Item = (ReplicaId, A)>,
+    ) -> Builder {
+        let peers = peers.into_iter();
+        let peers = peers.map(|(replica, address)| Peer { replica, address: address.into() });
         self.peers = peers.collect();
         self
     }
@@ -472,6 +489,9 @@ impl Builder {
             }
             if twice {
                 return Err(ServeError::PeerTwice(peer.replica));
+            }
+            if !peer.address.is_well_formed() {
+                return Err(ServeError::PeerAddress { address: peer.address.to_string() });
             }
         }
         let Limits { connections, connections_reserved: reserved, .. } = self.limits;

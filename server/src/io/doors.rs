@@ -2,10 +2,11 @@
 //!
 //! An address proves nothing about who is there, but it costs something to have many. So nobody takes
 //! all places from one of them, and the addresses of configured peers, whose connections carry
-//! cancels, always find some.
+//! cancels, always find some. Where a peer is configured by name, that are those to which it led last.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::vec;
 use std::vec::Vec;
 
 /// Why somebody is turned away.
@@ -30,7 +31,8 @@ pub(super) struct Doors {
     /// Places for those that are no peers.
     places: usize,
     per_address: u32,
-    peers: Vec<IpAddr>,
+    /// The addresses of each.
+    peers: Vec<Vec<IpAddr>>,
     /// Who is here, by the place of the connection's name.
     inside: Vec<Option<IpAddr>>,
     here: usize,
@@ -38,14 +40,9 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Of `places` so many are `reserved` for these peers, if there are any.
-    pub(super) fn new(
-        places: u32,
-        reserved: u32,
-        per_address: u32,
-        peers: impl IntoIterator<Item = IpAddr>,
-    ) -> Doors {
-        let peers: Vec<IpAddr> = peers.into_iter().map(|peer| peer.to_canonical()).collect();
+    /// Of `places` so many are `reserved` for so many peers, if there are any.
+    pub(super) fn new(places: u32, reserved: u32, per_address: u32, peers: usize) -> Doors {
+        let peers: Vec<Vec<IpAddr>> = vec![Vec::new(); peers];
         let reserved = if peers.is_empty() { 0 } else { reserved };
         Doors {
             places: places.saturating_sub(reserved) as usize,
@@ -57,10 +54,15 @@ impl Doors {
         }
     }
 
+    /// A peer has these addresses, and no others any more.
+    pub(super) fn know_peer(&mut self, peer: usize, addresses: impl Iterator<Item = IpAddr>) {
+        self.peers[peer] = addresses.map(|address| address.to_canonical()).collect();
+    }
+
     /// Whether one more may come from there.
     pub(super) fn ask(&self, from: IpAddr) -> Result<(), Refusal> {
         let from = from.to_canonical();
-        if self.peers.contains(&from) {
+        if self.peers.iter().any(|peer| peer.contains(&from)) {
             return Ok(());
         }
         if self.by_address.get(&from).is_some_and(|here| *here >= self.per_address) {
@@ -103,7 +105,9 @@ mod tests {
 
     /// Four places, one of them kept for the peer, two for each address.
     fn doors() -> Doors {
-        Doors::new(4, 1, 2, [PEER.into()])
+        let mut doors = Doors::new(4, 1, 2, 1);
+        doors.know_peer(0, [PEER.into()].into_iter());
+        doors
     }
 
     fn come(doors: &mut Doors, place: usize, from: [u8; 4]) -> Result<(), Refusal> {
@@ -131,6 +135,17 @@ mod tests {
         }
         assert_eq!(come(&mut doors, 3, THIRD), Err(Refusal::Full));
         assert_eq!(come(&mut doors, 3, PEER), Ok(()));
+    }
+
+    #[test]
+    fn a_peer_that_has_moved_has_its_places_at_its_new_address_alone() {
+        let mut doors = doors();
+        for (place, from) in [OTHER, OTHER, THIRD].into_iter().enumerate() {
+            assert_eq!(come(&mut doors, place, from), Ok(()));
+        }
+        doors.know_peer(0, [THIRD.into()].into_iter());
+        assert_eq!(come(&mut doors, 3, PEER), Err(Refusal::Full));
+        assert_eq!(come(&mut doors, 3, THIRD), Ok(()));
     }
 
     #[test]

@@ -2,12 +2,15 @@
 //! copies' twins have started.
 //!
 //! A twin's cancel is obeyed only on a connection that this side dialled, to an address of its own
-//! configuration: no address that a request names is ever dialled, and no port proves a peer.
+//! configuration, or one that a name in it leads to: no address that a request names is ever dialled,
+//! and no port proves a peer.
 //! Whoever answers at a peer's address says how many cores there are, and each one's port.
 
 use std::cell::{Cell, RefCell};
+use std::format;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::string::{String, ToString};
 use std::time::Duration;
 use std::vec::Vec;
 
@@ -16,6 +19,7 @@ use bowline_runtime::net::TcpStream;
 use bowline_runtime::{Stage, sleep, spawn_at};
 
 use super::connection::End;
+use super::names::PeerAddress;
 use super::service::Service;
 use super::shell::Shell;
 
@@ -30,12 +34,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 pub(super) const MOST_CORES: usize = 1024;
 
 /// Another replica of the same service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Peer {
     /// Which.
     pub(super) replica: ReplicaId,
     /// Where any of its cores answers.
-    pub(super) address: SocketAddr,
+    pub(super) address: PeerAddress,
 }
 
 /// What is known of a peer's cores.
@@ -88,40 +92,64 @@ pub(super) fn keep_cores<S: Service>(shell: &Rc<Shell<S>>, replica: ReplicaId, c
     known.told.set(cores.clamp(1, MOST_CORES) as u16);
     for core in (0..known.told.get()).filter(|core| known.take_on(*core)) {
         let station = Station { replica, core };
-        let keeper = keep(shell.clone(), station, shell.peers[place].address, place);
+        let keeper = keep(shell.clone(), station, place);
         drop(spawn_at(Stage::Input, keeper));
     }
     shell.routes_known(replica);
 }
 
-/// Keeps a connection to one core of a peer, which is reached at `address` or whose own port is
-/// told there, as long as the peer has that core. `place` is the peer's among all.
-async fn keep<S: Service>(
-    shell: Rc<Shell<S>>,
-    station: Station,
-    address: SocketAddr,
-    place: usize,
-) {
+/// Keeps a connection to one core of a peer, the one of this `place` among all, for as long as the peer
+/// has that core.
+async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT, seed(shell.station(), station));
     let mut reach = Reach::default();
     while shell.cores[place].has(station.core) {
-        let was_up = match dial(&shell, station, address).await {
-            Dialled::Other { port } => {
-                let direct = SocketAddr::new(address.ip(), port);
-                matches!(dial(&shell, station, direct).await, Dialled::Ended { was_up: true })
-            }
-            Dialled::Ended { was_up } => was_up,
-            Dialled::Failed => false,
-        };
-        if was_up {
+        let reached = reach_one(&shell, station, place).await;
+        if reached.is_ok() {
             backoff.reset();
         }
-        if reach.is_lost(was_up) {
-            tell_lost(&shell, station, address);
+        let is_lost = reach.is_lost(reached.is_ok());
+        if let Err(why) = reached
+            && is_lost
+        {
+            tell_lost(&shell, station, &shell.peers[place].address, &why);
         }
         sleep(backoff.next_wait()).await;
     }
     shell.cores[place].give_up(station.core);
+}
+
+/// Dials one address of a peer after the other, until a connection comes up, and stays for as long as
+/// that lasts.
+async fn reach_one<S: Service>(
+    shell: &Rc<Shell<S>>,
+    station: Station,
+    place: usize,
+) -> Result<(), String> {
+    let found = shell.peers[place].address.find().await.map_err(|error| {
+        shell.count(|io| {
+            io.mesh_failed += 1;
+            io.mesh_unresolved += 1;
+        });
+        format!("its name can't be looked up: {error}")
+    })?;
+    shell.know_peer(place, &found);
+    let mut why = String::new();
+    for address in found {
+        let dialled = match dial(shell, station, address).await {
+            // Where any core answers, another one did, and said where the right one is.
+            Dialled::Other { port } => {
+                dial(shell, station, SocketAddr::new(address.ip(), port)).await
+            }
+            dialled => dialled,
+        };
+        match dialled {
+            Dialled::WasUp => return Ok(()),
+            Dialled::Failed(failed) => why = failed,
+            Dialled::Other { .. } => why = String::from("another core answers at its port"),
+        }
+    }
+    Err(why)
 }
 
 /// Whether a peer's core was last seen to be there.
@@ -140,11 +168,11 @@ impl Reach {
 }
 
 /// A peer can't be reached. Each core of each replica sees it of each core of that peer: one says it.
-fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, address: SocketAddr) {
+fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, address: &PeerAddress, why: &str) {
     if shell.station().core == 0 && station.core == 0 {
         let peer = station.replica;
         tracing::warn!(
-            %peer, %address,
+            %peer, %address, why,
             "can't reach a peer, and goes on trying: until then clients tell of its twins, which \
              takes longer"
         );
@@ -153,12 +181,12 @@ fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, address: SocketAddr
 
 /// How a dial ended.
 enum Dialled {
-    /// Nobody answered.
-    Failed,
+    /// No connection came up, for this reason.
+    Failed(String),
     /// Another core answered, and said where the right one is.
     Other { port: u16 },
     /// There was a connection, and it is over.
-    Ended { was_up: bool },
+    WasUp,
 }
 
 /// Dials, and stays as long as the connection lasts.
@@ -168,16 +196,17 @@ async fn dial<S: Service>(shell: &Rc<Shell<S>>, station: Station, address: Socke
         Err(error) => {
             shell.count(|io| io.mesh_failed += 1);
             tracing::debug!(?station, %address, %error, "can't reach a peer's core");
-            return Dialled::Failed;
+            return Dialled::Failed(error.to_string());
         }
     };
     let connection = shell.dialled(station, stream);
     match connection.run(shell).await {
         End::OtherCore(hello) => match hello.ports.get(usize::from(station.core)) {
             Some(&port) => Dialled::Other { port },
-            None => Dialled::Ended { was_up: false },
+            None => Dialled::Failed(String::from("it has no such core")),
         },
-        _ => Dialled::Ended { was_up: connection.is_up() },
+        _ if connection.is_up() => Dialled::WasUp,
+        end => Dialled::Failed(end.to_string()),
     }
 }
 

@@ -61,6 +61,6 @@ impl<S: Service> Shell<S> {
         }
         routes.remove(&station);
         self.core.borrow_mut().on_mesh_down(station);
-        tracing::debug!(?station, "cancels do not reach a peer's core any more");
+        tracing::info!(?station, "cancels do not reach a peer's core any more");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
@@ -93,9 +93,9 @@ impl<S: Service> Shell<S> {
             limits.connections,
             limits.connections_reserved,
             limits.connections_per_address,
-            peers.iter().map(|peer| peer.address.ip()),
+            peers.len(),
         );
-        Rc::new(Shell {
+        let shell = Rc::new(Shell {
             core: RefCell::new(core),
             service,
             limits,
@@ -120,7 +120,16 @@ impl<S: Service> Shell<S> {
             drained: Rc::new(Notify::new()),
             over: Notify::new(),
             acceptors: RefCell::default(),
-        })
+        });
+        for (place, peer) in shell.peers.iter().enumerate() {
+            shell.know_peer(place, &peer.address.known());
+        }
+        shell
+    }
+
+    /// The peer of this place among all is found at these addresses.
+    pub(super) fn know_peer(&self, place: usize, found: &[SocketAddr]) {
+        self.doors.borrow_mut().know_peer(place, found.iter().map(SocketAddr::ip));
     }
 
     pub(super) fn station(&self) -> Station {

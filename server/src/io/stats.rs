@@ -34,6 +34,8 @@ counters! {
         mesh_dialled,
         /// Attempts to reach a peer that failed.
         mesh_failed,
+        /// Of those: the peer's name could not be looked up.
+        mesh_unresolved,
         /// Times that a newer connection took the place of the one by which a peer's core heard
         /// cancels. More than its restarts explain: somebody may pretend to be that peer.
         mesh_replaced,

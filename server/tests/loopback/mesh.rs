@@ -260,6 +260,22 @@ fn only_the_newest_connection_of_a_peers_core_hears_and_an_older_one_again_after
 }
 
 #[test]
+fn a_peer_is_found_by_its_name_and_whoever_else_is_not_there_holds_nothing_up() {
+    let fake = FakeReplica::new(2);
+    let named = format!("localhost:{}", fake.address().port());
+    // A name that nobody has, as a standard says, or knows, where nobody is asked.
+    let peers = [(ReplicaId(2), named), (ReplicaId(3), "store-3.invalid:7000".into())];
+    let server = Hands::default().serve_with(|builder| builder.peers(peers));
+    let mut client = Peer::client(server.address());
+    client.request(plain(1), b"alone");
+    assert_eq!(client.reply().2, b"alone");
+    let _mouth = fake.dialled();
+    let io = || server.control().snapshot().connections;
+    eventually("the other is counted", || io().mesh_dialled == 1 && io().mesh_unresolved > 0);
+    assert!(io().mesh_failed >= io().mesh_unresolved);
+}
+
+#[test]
 fn cores_that_a_peer_has_no_more_are_not_dialled_any_more() {
     let fake = FakeReplica::new(2);
     let peers = [(ReplicaId(2), fake.address())];
