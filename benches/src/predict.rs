@@ -23,6 +23,7 @@ use crate::stats::{Rounds, Summary};
 use crate::units::{show_duration, three_digits};
 
 /// What is predicted of one way to make calls.
+#[derive(Clone)]
 struct Prediction {
     /// Which way.
     name: String,
@@ -45,7 +46,7 @@ struct Group {
 struct Simulated {
     /// The steady state, of each policy.
     summaries: Vec<Summary>,
-    /// The surge, of each prediction of the first group.
+    /// The surge, of each of [`surging`].
     surges: Vec<surge::Surged>,
 }
 
@@ -61,8 +62,8 @@ pub fn run(args: &PredictArgs) -> Result<RunEnd, SimulateError> {
     let interrupt = interrupted.map_err(RunError::Signals)?;
     let mut simulated = None;
     if args.simulate {
-        let one = &groups[0].predictions;
-        let surges = surge::simulate(args, &setting, one, &variants, &interrupt)?;
+        let ways = surging(&setting, &groups);
+        let surges = surge::simulate(args, &setting, &ways, &variants, &interrupt)?;
         let Some(surges) = surges else { return Ok(RunEnd::Interrupted) };
         let summaries = simulate(args, &setting, &variants, &interrupt)?;
         let Some(summaries) = summaries else { return Ok(RunEnd::Interrupted) };
@@ -179,11 +180,7 @@ fn unqueued(setting: &Setting, variants: &[Variant]) -> Group {
 fn queued(setting: &Setting) -> Group {
     let (load, slots) = (setting.load(), setting.args.slots.get());
     let in_time = |law: Law| law.stretched(setting.model.mean()).later_by(round_trip(setting));
-    let doubles = Regime {
-        service: Duration::from_nanos(setting.model.mean() as u64),
-        cancel_delay: Duration::from_nanos(setting.args.network.mean() as u64),
-    };
-    let doubles = doubles.expected_both_started();
+    let doubles = doubles(setting);
     let mut predictions = vec![Prediction {
         name: format!("one copy: M/M/{slots}"),
         law: in_time(queue(slots, load)),
@@ -228,6 +225,31 @@ fn queued(setting: &Setting) -> Group {
         ),
         predictions,
     }
+}
+
+/// The ways to make calls of which it is told what a surge leaves: those that know no queue, for a
+/// fluid needs only their load, and tied calls.
+fn surging(setting: &Setting, groups: &[Group]) -> Vec<Prediction> {
+    let mut ways = groups[0].predictions.clone();
+    if !is_alone(setting) {
+        let tied = Prediction {
+            name: "tied".into(),
+            extra: doubles(setting),
+            variant: 1,
+            ..ways[0].clone()
+        };
+        ways.insert(1, tied);
+    }
+    ways
+}
+
+/// The share of tied calls of which both copies start where all queue.
+fn doubles(setting: &Setting) -> f64 {
+    let regime = Regime {
+        service: Duration::from_nanos(setting.model.mean() as u64),
+        cancel_delay: Duration::from_nanos(setting.args.network.mean() as u64),
+    };
+    regime.expected_both_started()
 }
 
 /// Simulates every policy on the cluster as it was described; None if the user has had enough.

@@ -2,7 +2,7 @@
 
 use bowline_tests::theory::{Law, fan_out};
 
-use super::{Group, Prediction, Simulated, is_overloaded, nanos, percent, surge};
+use super::{Group, Prediction, Simulated, is_overloaded, nanos, percent, surge, surging};
 use crate::cli::PredictArgs;
 use crate::parameters;
 use crate::report::lay_out;
@@ -41,7 +41,7 @@ pub(super) fn page(
     }
     text += &fan_outs(args, &groups[0].predictions);
     let surged = simulated.map(|simulated| &*simulated.surges);
-    text += &surge::page(args, setting, &groups[0].predictions, surged);
+    text += &surge::page(args, setting, &surging(setting, groups), surged);
     if let (Some(summaries), false) = (summaries, variants.is_empty()) {
         let calls = summaries.first().map_or(0, |summary| summary.counters().calls);
         let told = format!(

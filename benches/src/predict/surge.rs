@@ -209,7 +209,8 @@ pub(super) fn page(
     let assumes = wrapped(
         "Assumes: calls flow in and out at their mean rates, evenly over all slots, first come, \
          first served (replicas that are behind serve the newest first, so that few wait long); \
-         queues hold what comes, and nothing is shed; hedges stay as frequent as while nothing queues. (They \
+         queues hold what comes, and nothing is shed; tied calls take up what one copy does, and the share that starts twice; hedges stay as \
+         frequent as while nothing queues. (They \
          become more frequent, up to the budget: then the load of the surge has to be reckoned \
          with all of it.)",
         "  ",
@@ -236,16 +237,16 @@ fn off(formula: f64, found: Option<f64>) -> String {
 mod tests {
     use super::*;
     use crate::cli::{Command, parse};
-    use crate::predict::{unqueued, variants};
+    use crate::predict::{surging, unqueued, variants};
 
-    /// One copy under a surge that more than fills two slots.
+    /// One copy, and tied ones, under a surge that more than fills two slots.
     fn surge_of(line: &str) -> (PredictArgs, Setting, Vec<Prediction>, Vec<Variant>) {
         let line = format!("bowline predict --simulate {line}");
         let Ok(Command::Predict(args)) = parse(line.split_whitespace()) else { panic!("{line}") };
         let setting = Setting::new(&args.world, args.offered(), 1).expect("a setting");
         let variants = variants(&args, &setting);
-        let mut predictions = unqueued(&setting, &variants).predictions;
-        predictions.truncate(1);
+        let mut predictions = surging(&setting, &[unqueued(&setting, &variants)]);
+        predictions.truncate(2);
         (*args, setting, predictions, variants)
     }
 
@@ -269,8 +270,14 @@ mod tests {
         let gone = found[0].gone.expect("seen");
         assert!(close(gone, fluid.gone), "{gone}");
         assert!(found[0].failed == 0.0);
+        // Ties move what waits from one queue to the other, and make no slots.
+        assert_eq!(predictions[1].name, "tied");
+        assert!(close(found[1].backlog, fluid.backlog), "{}", found[1].backlog);
+        let gone = found[1].gone.expect("seen");
+        assert!(close(gone, fluid.gone), "{gone}");
         let text = page(&args, &setting, &predictions, Some(&found));
         assert!(text.contains("  simulated ") && text.contains("  formula off by "), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("tied ")), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
