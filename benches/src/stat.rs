@@ -27,9 +27,7 @@ pub enum StatError {
     #[error(transparent)]
     Address(#[from] ConfigError),
     /// Nobody answers there.
-    #[error(
-        "cannot get the numbers of {address}: {source}; a server tells them where --metrics says"
-    )]
+    #[error("cannot get the numbers of {address}: {source}; {}", cure(source))]
     Unreachable {
         /// Where.
         address: SocketAddr,
@@ -55,6 +53,19 @@ pub enum StatError {
     Output(io::Error),
 }
 
+/// What may help against an answer of the system's.
+fn cure(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::TimedOut => {
+            "the server stands still (stopped, or without CPU time), or its host is not to be reached"
+        }
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+            "it ended while it answered"
+        }
+        _ => "a server tells them where --metrics says",
+    }
+}
+
 /// Shows a server's numbers, again and again until it is interrupted, or once.
 ///
 /// # Errors
@@ -74,7 +85,8 @@ pub fn run(args: &StatArgs) -> Result<(), StatError> {
 }
 
 /// Shows one page after the other as they come, each in the place of the one before or below it,
-/// until there is to be none any more or nobody looks.
+/// until there is to be none any more or nobody looks. A server that has told its numbers once and
+/// then doesn't is waited for: it may be started anew.
 fn show(
     output: &mut impl Write,
     address: SocketAddr,
@@ -84,19 +96,32 @@ fn show(
 ) -> Result<(), StatError> {
     let clear = if in_place { "\x1b[H\x1b[2J" } else { "" };
     let mut last: Option<(Page, Instant)> = None;
+    let (mut seen, mut told) = (false, String::new());
     loop {
-        let (now, at) = look()?;
-        let before = last.as_ref().map(|(page, then)| (page, at - *then));
-        let screen = Screen { address, now: &now, before };
-        match writeln!(output, "{clear}{screen}").and_then(|()| output.flush()) {
-            // Whoever looked has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            said => said.map_err(StatError::Output)?,
+        let looked = look();
+        let screen = match &looked {
+            Ok((now, at)) => {
+                let before = last.as_ref().filter(|(page, _)| now.continues(page));
+                let before = before.map(|(page, then)| (page, *at - *then));
+                Screen { address, now, before }.to_string()
+            }
+            Err(error @ StatError::Unreachable { .. }) if seen => format!("waiting: {error}"),
+            Err(_) => return looked.map(|_| ()),
+        };
+        last = looked.ok();
+        seen = true;
+        // What is waited for is told once.
+        if last.is_some() || told != screen {
+            match writeln!(output, "{clear}{screen}").and_then(|()| output.flush()) {
+                // Whoever looked has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                said => said.map_err(StatError::Output)?,
+            }
+            told = screen;
         }
         if !wait() {
             return Ok(());
         }
-        last = Some((now, at));
     }
 }
 
@@ -318,6 +343,47 @@ mod tests {
             "{second}"
         );
         assert!(second.lines().any(|line| line.starts_with("read") && line.contains("<10ms")));
+    }
+
+    #[test]
+    fn a_server_that_is_started_anew_is_waited_for() {
+        let mut reader = Reader { screens: vec![String::new()], most: usize::MAX };
+        let address = SocketAddr::from(([127, 0, 0, 1], 9100));
+        let begun = Instant::now();
+        let gone = |kind: io::ErrorKind| StatError::Unreachable { address, source: kind.into() };
+        let (refused, slow) = (io::ErrorKind::ConnectionRefused, io::ErrorKind::TimedOut);
+        let mut looks = [
+            Ok((page(500, 500), begun)),
+            Err(gone(refused)),
+            Err(gone(refused)),
+            Err(gone(slow)),
+            Ok((page(700, 700), begun + Duration::from_secs(8))),
+            // Between two looks at which it was there.
+            Ok((page(600, 600), begun + Duration::from_secs(10))),
+            Ok((page(650, 650), begun + Duration::from_secs(12))),
+            Err(StatError::NoText { address }),
+        ]
+        .into_iter();
+        let look = || looks.next().expect("no look after the last");
+        let ended = show(&mut reader, address, false, look, || true);
+        assert!(matches!(ended, Err(StatError::NoText { .. })), "that is another server");
+        let told =
+            ["500 started", "says", "without CPU time", "700 started", "600 started", "25/s"];
+        reader.screens.pop();
+        assert_eq!(reader.screens.len(), told.len(), "{:?}", reader.screens);
+        for (screen, part) in reader.screens.iter().zip(told) {
+            assert!(screen.contains(part), "{part} in {screen}");
+            assert_eq!(screen.starts_with("waiting: "), !screen.contains("started"), "{screen}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_was_never_there_is_not_waited_for() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9100));
+        let refused = io::ErrorKind::ConnectionRefused;
+        let look = || Err(StatError::Unreachable { address, source: refused.into() });
+        let ended = show(&mut Vec::new(), address, false, look, || panic!("it waits"));
+        assert!(ended.expect_err("nobody there").to_string().contains("--metrics"));
     }
 
     #[test]

@@ -60,6 +60,13 @@ impl Page {
         self.of(name).filter_map(|sample| sample.labels.get(label).cloned()).collect()
     }
 
+    /// Whether this may be a later page of the process that told `before`: no counter went down.
+    pub(super) fn continues(&self, before: &Page) -> bool {
+        let names: BTreeSet<&str> = before.0.iter().map(|sample| sample.name.as_str()).collect();
+        let mut counters = names.into_iter().filter(|name| name.ends_with("_total"));
+        counters.all(|name| self.sum(name, &[]) >= before.sum(name, &[]))
+    }
+
     /// The value of a label that all samples have.
     pub(super) fn common(&self, label: &str) -> String {
         let first = self.0.first().and_then(|sample| sample.labels.get(label));
