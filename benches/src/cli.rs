@@ -13,6 +13,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use idle::Given;
 
+use crate::report::glossary;
+
 pub use args::{
     CompareArgs, EchoClientArgs, EchoServerArgs, EchoSide, FaultArgs, LoadArgs, LoadShape,
     PolicyArgs, ProbeArgs, ReplicaArgs, ServeArgs, StatArgs,
@@ -32,7 +34,7 @@ pub use policy::{FaultKind, FaultPattern, Pick, Policy};
     args_conflicts_with_subcommands = true,
     max_term_width = 100,
     after_help = "Durations have a unit (250us, 2ms, 1.5s, 1min), and so have sizes (64MiB).\n\
-                  'bowline COMMAND --help' explains a command."
+                  'bowline COMMAND --help' explains a command, and its figures."
 )]
 pub struct Cli {
     /// What to do; nothing said means compare.
@@ -61,7 +63,7 @@ pub enum Command {
     /// Show what a server says of itself, again and again on one screen
     ///
     /// The server tells it at the address of its --metrics. On anything but a terminal each screen
-    /// is plain text below the one before.
+    /// is plain text below the one before. A server that ends meanwhile is waited for.
     Stat(StatArgs),
     /// Try many policies in virtual time: no replica, no network, no waiting
     ///
@@ -118,7 +120,7 @@ where
 {
     let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
     let command = command_of(&line);
-    let definition = definition(Cli::command());
+    let definition = definition(explained(Cli::command()));
     let matches = definition.clone().try_get_matches_from(line);
     let parsed = matches.and_then(|matches| {
         let cli =
@@ -130,6 +132,22 @@ where
         Err(error) if error.use_stderr() => Err(NoCommand::Wrong(one_line(&error, &command))),
         Err(help) => Err(NoCommand::Help(help)),
     }
+}
+
+/// Has the commands that print figures say what these mean, and what their exit status does.
+fn explained(command: clap::Command) -> clap::Command {
+    let told = format!(
+        "What the rows of the table mean, beside percentiles of latency (counted from when a call \n\
+         fell due; a call that failed counts with its deadline, at least):\n{}\n\
+         Exit status: 0 if all went as planned; 1 if not, or if a replica failed, or if any call\n\
+         failed that had time and was not refused, or got wrong bytes; 2 if the command line is\n\
+         wrong; 130 if the run was interrupted. Calls that miss their deadline, or that replicas\n\
+         refuse, are what is measured: they are counted, and change no status.",
+        glossary()
+    );
+    ["compare", "load"].into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |command| command.after_long_help(told.clone()))
+    })
 }
 
 /// Has every option take a negative number for its value, so that its own words refuse it.
@@ -375,6 +393,21 @@ mod tests {
         assert_eq!(args.spin, Duration::from_micros(50));
         let line = "bowline echo server --addr 127.0.0.1:9 --cpu 0";
         assert!(matches!(parse(line.split_whitespace()), Ok(Command::Echo(EchoSide::Server(_)))));
+    }
+
+    #[test]
+    fn the_help_of_what_prints_figures_explains_them_and_its_status() {
+        for line in ["bowline load --help", "bowline compare --help"] {
+            let Err(NoCommand::Help(help)) = parse(line.split(' ')) else { panic!("{line}") };
+            let help = help.render().to_string();
+            for told in
+                ["wasted work", "win rate", "+ withdrawn, twin", "CPU/call", "Exit status: 0"]
+            {
+                assert!(help.contains(told), "{line}, {told}: {help}");
+            }
+            let told = help.split("What the rows").nth(1).expect("figures");
+            assert!(told.lines().all(|line| line.chars().count() <= 100), "{told}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bowline_client::core::{Counters, Outcome};
 use bowline_client::{Client, Failure, Reply};
-use bowline_protocol::{Cause, ErrorKind};
+use bowline_protocol::Cause;
 use bowline_runtime::{Instant, Notify, Runtime, clock_now, sleep, sleep_until, spawn};
 
 use crate::cli::Policy;
@@ -21,7 +21,7 @@ use crate::figures::Served;
 use crate::frontend::{Frontend, FrontendError, Seat};
 use crate::interrupt::Interrupt;
 use crate::replicas::Cluster;
-use crate::stats::{CallEnd, Slice};
+use crate::stats::{CallEnd, Ends, Slice};
 use crate::store::{READ, SLOW_DEVICE, read_request};
 use crate::units::show_duration;
 
@@ -84,6 +84,7 @@ impl Driver for Live {
     ) -> Result<Slice, FrontendError> {
         let Live { runtime, frontend, cluster, set, deadline, interrupt, .. } = self;
         let (all, failures, notes) = (&mut self.served, &mut self.failures, &mut self.notes);
+        let several = frontend.seats.len() > 1;
         let Some(seat) = frontend.seats.iter().find(|seat| seat.policy == policy) else {
             return Ok(Slice::new(*deadline));
         };
@@ -125,11 +126,12 @@ impl Driver for Live {
                 }
             }
             notes.extend(check(policy, &client, &served, silent));
-            notes.extend(slow_device(policy, &served));
+            notes.extend(slow_device(policy, &served, several));
             if silent > 0 {
                 served = seen_by(&client);
             }
             fill(&mut slice, &client, &served, turn.extra_wins.get());
+            notes.extend(add_up(policy, &slice.counters));
             let [ties, hedges, off] = denied(policy, &client);
             slice.counters.ties_denied = ties;
             slice.counters.hedges_denied = hedges;
@@ -253,17 +255,8 @@ impl Turn {
                     }
                 }
             }
-            Err(failure) => end_of_failure(failure.error().kind),
+            Err(failure) => CallEnd::Failed(failure.error().kind),
         }
-    }
-}
-
-/// How a call ended that failed in this way.
-pub(crate) const fn end_of_failure(kind: ErrorKind) -> CallEnd {
-    match kind {
-        ErrorKind::DeadlineExceeded => CallEnd::DeadlineMissed,
-        ErrorKind::Overloaded | ErrorKind::Shed => CallEnd::Shed,
-        _ => CallEnd::Error,
     }
 }
 
@@ -337,16 +330,24 @@ pub(crate) fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
 
 /// What replicas did as far as the client knows, for when one of them does not tell any more.
 fn seen_by(client: &Counters) -> Served {
-    Served {
-        executions: client.executions,
-        arrived: client.attempts,
-        withdrawn_by_twin: client.withdrawn,
+    let (executions, arrived) = (client.executions, client.attempts);
+    Served { executions, arrived, ends: ends_of(client, client.withdrawn), ..Served::default() }
+}
+
+/// How copies ended as their client has it, which knows of each, but not what it was withdrawn for.
+fn ends_of(client: &Counters, withdrawn_by_twin: u64) -> Ends {
+    Ends {
+        answered: client.replied,
+        withdrawn_by_twin,
+        withdrawn_by_caller: client.withdrawn.saturating_sub(withdrawn_by_twin),
+        aborted: client.aborted,
         shed: client.shed + client.rejected,
-        ..Served::default()
+        lost: client.lost + client.live,
     }
 }
 
-/// Executions, withdrawals and sheds are the servers' own counts; what was sent, the client's.
+/// Executions, and what copies were withdrawn for, are the servers' own counts; what was sent and
+/// how it ended, the client's.
 pub(crate) fn fill(slice: &mut Slice, client: &Counters, served: &Served, extra_wins: u64) {
     let counters = &mut slice.counters;
     counters.attempts = client.attempts;
@@ -355,20 +356,32 @@ pub(crate) fn fill(slice: &mut Slice, client: &Counters, served: &Served, extra_
     counters.hedges = client.hedges;
     counters.second_copies = client.tied - client.untied;
     counters.extra_wins = extra_wins;
-    counters.withdrawn = served.withdrawn_by_twin;
+    counters.ends = ends_of(client, served.ends.withdrawn_by_twin);
     counters.both_started = client.both_started;
-    counters.shed = served.shed;
 }
 
-/// Says so where the real device made stalls of its own.
-fn slow_device(policy: Policy, served: &Served) -> Option<String> {
+/// Says so where copies have not exactly one end each.
+fn add_up(policy: Policy, counters: &crate::stats::Counters) -> Option<String> {
+    (counters.attempts != counters.ends.sum()).then(|| {
+        format!(
+            "{policy}: {} copies were sent and {} ended in one way or another: the figures of \
+             copies do not add up.",
+            counters.attempts,
+            counters.ends.sum()
+        )
+    })
+}
+
+/// Says so where the real device made stalls of its own, which differ from policy to policy where
+/// there are several.
+fn slow_device(policy: Policy, served: &Served, several: bool) -> Option<String> {
     /// A stall by the plan finds a read at the device now and then.
     const USUAL_SHARE: u64 = 500;
     (served.slow_reads > 3 && served.slow_reads > served.executions / USUAL_SHARE).then(|| {
+        let harm = if several { ", and the policies did not meet the same stalls" } else { "" };
         format!(
             "{policy}: in one turn the device itself took more than {} for {} of {} reads: others \
-             keep it busy, and the policies did not meet the same stalls. Repeat it on a quiet \
-             machine.",
+             keep it busy{harm}. Repeat it on a quiet machine.",
             show_duration(SLOW_DEVICE),
             served.slow_reads,
             served.executions
@@ -381,7 +394,8 @@ fn check(policy: Policy, client: &Counters, served: &Served, silent: u32) -> Opt
     if silent > 0 {
         return Some(format!(
             "{policy}: {silent} of the replicas did not answer after a turn, or had been started \
-             anew in it; the client's own counts stand for theirs."
+             anew in it; the client's own counts stand for theirs, and all that was withdrawn \
+             counts as withdrawn by a twin."
         ));
     }
     let lost = client.lost + client.live;
@@ -391,11 +405,23 @@ fn check(policy: Policy, client: &Counters, served: &Served, silent: u32) -> Opt
              the client and the replicas counted can differ by as many."
         ));
     }
-    (client.attempts != served.arrived || client.executions != served.executions).then(|| {
+    let (ours, theirs) = (ends_of(client, served.ends.withdrawn_by_twin), served.ends);
+    let counts = [
+        ("sent", client.attempts, served.arrived),
+        ("started", client.executions, served.executions),
+        ("answered", ours.answered, theirs.answered),
+        ("withdrawn", client.withdrawn, theirs.withdrawn_by_twin + theirs.withdrawn_by_caller),
+        ("aborted", ours.aborted, theirs.aborted),
+        ("shed or refused", ours.shed, theirs.shed),
+    ];
+    let differ = counts.iter().filter(|(_, ours, theirs)| ours != theirs);
+    let differ: Vec<String> = differ
+        .map(|(what, ours, theirs)| format!("{ours} copies as {what}, the replicas {theirs}"))
+        .collect();
+    (!differ.is_empty()).then(|| {
         format!(
-            "{policy}: the client counted {} copies and saw {} start, the replicas {} and {}: \
-             somebody else used them, too, or something is wrong.",
-            client.attempts, client.executions, served.arrived, served.executions
+            "{policy}: the client counted {}: somebody else used them, too, or something is wrong.",
+            differ.join("; ")
         )
     })
 }
@@ -445,6 +471,10 @@ mod tests {
         let more = Served { executions: 12, ..served };
         assert!(told(&client, &more, 0).contains("something is wrong"));
         assert!(told(&client, &served, 1).contains("did not answer"));
+        let ends = Ends { withdrawn_by_twin: 3, withdrawn_by_caller: 1, ..Ends::default() };
+        let withdrew = Served { ends, ..served };
+        let said = told(&Counters { withdrawn: 3, ..client }, &withdrew, 0);
+        assert!(said.contains("counted 3 copies as withdrawn, the replicas 4"), "{said}");
         let lost = Counters { lost: 2, ..client };
         assert!(told(&lost, &more, 0).contains("2 copies went down"));
     }
@@ -452,9 +482,10 @@ mod tests {
     #[test]
     fn a_device_that_stalls_by_itself_is_told() {
         let served = |slow_reads| Served { executions: 10_000, slow_reads, ..Served::default() };
-        assert_eq!(slow_device(Policy::None, &served(20)), None);
-        let told = slow_device(Policy::None, &served(21)).expect("a note");
-        assert!(told.contains("21 of 10000"), "{told}");
+        assert_eq!(slow_device(Policy::None, &served(20), true), None);
+        let told = |several| slow_device(Policy::None, &served(21), several).expect("a note");
+        assert!(told(true).contains("21 of 10000"), "{}", told(true));
+        assert!(told(true).contains("same stalls") && !told(false).contains("policies"));
     }
 
     #[test]
@@ -463,12 +494,25 @@ mod tests {
         for _ in 0..10 {
             slice.record(Duration::ZERO, Duration::ZERO, Duration::from_millis(5), CallEnd::Ok);
         }
-        let client = Counters { attempts: 19, tied: 10, untied: 1, ..Counters::default() };
-        let served = Served { executions: 11, withdrawn_by_twin: 8, ..Served::default() };
+        let client = Counters {
+            attempts: 19,
+            replied: 10,
+            withdrawn: 9,
+            tied: 10,
+            untied: 1,
+            ..Counters::default()
+        };
+        let ends = Ends { withdrawn_by_twin: 7, ..Ends::default() };
+        let served = Served { executions: 11, ends, ..Served::default() };
         fill(&mut slice, &client, &served, 3);
         let counters = slice.counters;
         assert_eq!((counters.executions, counters.wasted_executions), (11, 1));
         assert_eq!((counters.second_copies, counters.extra_wins), (9, 3));
-        assert_eq!(counters.withdrawn, 8);
+        let ends =
+            Ends { answered: 10, withdrawn_by_twin: 7, withdrawn_by_caller: 2, ..Ends::default() };
+        assert_eq!(counters.ends, ends);
+        assert_eq!(add_up(Policy::Tied, &counters), None);
+        let told = add_up(Policy::Tied, &crate::stats::Counters { attempts: 20, ..counters });
+        assert!(told.expect("a note").contains("20 copies were sent and 19 ended"));
     }
 }

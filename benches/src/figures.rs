@@ -10,6 +10,7 @@ use bowline_server::io::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use crate::data::DataSet;
+use crate::stats::Ends;
 
 /// A replica's state and counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,12 +93,10 @@ pub struct Served {
     pub slow_reads: u64,
     /// Copies of reads that arrived, refused ones included.
     pub arrived: u64,
-    /// Copies withdrawn as their twin had started.
-    pub withdrawn_by_twin: u64,
+    /// How copies ended, as far as servers know: none of them is lost.
+    pub ends: Ends,
     /// Copies that ran when they heard that their twin had started as well.
     pub double_starts: u64,
-    /// Copies shed or refused.
-    pub shed: u64,
 }
 
 impl Served {
@@ -108,8 +107,10 @@ impl Served {
         self.busy_ns += after.busy_ns.saturating_sub(before.busy_ns);
         self.slow_reads += after.slow_reads.saturating_sub(before.slow_reads);
         self.count(|figure| figure(&new).saturating_sub(figure(&old)));
-        // The second report is itself one copy that arrived after the first was made.
+        // The second report is itself one copy that arrived after the first was made; and the first
+        // was answered after that.
         self.arrived += arrived(&new).saturating_sub(arrived(&old) + 1);
+        self.ends.answered += new.replied.saturating_sub(old.replied + 1);
     }
 
     /// What servers did from their starts, by their own counters alone.
@@ -118,21 +119,29 @@ impl Served {
         for stats in servers {
             served.executions += stats.started;
             served.arrived += arrived(stats);
+            served.ends.answered += stats.replied;
             served.count(|figure| figure(stats));
         }
         served
     }
 
     fn count(&mut self, grown: impl Fn(fn(&Stats) -> u64) -> u64) {
-        self.withdrawn_by_twin += grown(|s| s.withdrawn_by_twin + s.withdrawn_by_tombstone);
+        self.ends.withdrawn_by_twin += grown(|s| s.withdrawn_by_twin + s.withdrawn_by_tombstone);
+        self.ends.withdrawn_by_caller += grown(|s| s.withdrawn_by_caller);
+        self.ends.aborted += grown(aborted);
+        self.ends.shed += grown(|s| s.shed() + s.rejected());
         self.double_starts += grown(|s| s.double_starts);
-        self.shed += grown(|s| s.shed() + s.rejected());
     }
 
     /// How long a read ran, on average; none if none did.
     pub fn service_mean(&self) -> Option<Duration> {
         self.busy_ns.checked_div(self.executions).map(Duration::from_nanos)
     }
+}
+
+const fn aborted(stats: &Stats) -> u64 {
+    let asked = stats.aborted_by_twin + stats.aborted_by_caller;
+    asked + stats.aborted_by_deadline + stats.aborted_by_server
 }
 
 const fn arrived(stats: &Stats) -> u64 {
@@ -172,6 +181,10 @@ mod tests {
         let after = Stats {
             accepted: 12,
             started: 9,
+            replied: 6,
+            aborted_by_twin: 1,
+            aborted_by_deadline: 1,
+            withdrawn_by_caller: 1,
             withdrawn_by_twin: 2,
             withdrawn_by_tombstone: 1,
             rejected_wait: 1,
@@ -180,6 +193,14 @@ mod tests {
         let mut served = Served::default();
         served.add(&before, &figures(7, after));
         assert_eq!((served.executions, served.arrived), (7, 11));
-        assert_eq!((served.withdrawn_by_twin, served.shed), (3, 1));
+        let ends = Ends {
+            answered: 5,
+            withdrawn_by_twin: 3,
+            withdrawn_by_caller: 1,
+            aborted: 2,
+            shed: 1,
+            lost: 0,
+        };
+        assert_eq!(served.ends, ends);
     }
 }

@@ -18,6 +18,7 @@ use std::time::SystemTime;
 pub use folder::{Folder, ReportError};
 pub use loads::{Point, overview};
 pub use regime::Regime;
+pub use rows::glossary;
 pub use table::{lay_out, sweep_table, table};
 
 use crate::setup::Machine;
@@ -132,6 +133,19 @@ impl Report {
         !self.failures.is_empty() || self.policies.iter().find(late).is_some()
     }
 
+    /// Whether all the ratios there are compare nothing.
+    pub(crate) fn all_void(&self) -> bool {
+        let ratios = self.ratios();
+        !ratios.is_empty() && ratios.iter().all(|ratios| self.is_void(&ratios.policy))
+    }
+
+    /// Whether calls to real replicas failed though they had time and were not refused, or got wrong
+    /// bytes: something is broken then, and not only slow.
+    pub fn calls_broke(&self) -> bool {
+        let broke = |s: &Summary| s.counters().errors + s.counters().corrupt > 0;
+        self.machine().is_some() && self.summaries().iter().any(broke)
+    }
+
     /// What the ratios of a policy are headed with.
     pub(crate) fn ratio_heading(&self, ratios: &Ratios) -> String {
         let void = if self.is_void(&ratios.policy) { " VOID" } else { "" };
@@ -148,6 +162,7 @@ impl Report {
         if self.machine().is_some_and(|machine| !machine.optimized) {
             warnings.push("VOID: this is a debug build; run with --release.".into());
         }
+        warnings.extend(self.summaries().iter().filter_map(failed_calls));
         warnings.extend(self.policies.iter().filter_map(|rounds| self.lateness(rounds)));
         warnings.extend(self.summaries().iter().flat_map(held_back));
         warnings.extend(self.notes.iter().cloned());
@@ -193,6 +208,14 @@ impl Report {
             ));
         }
         let both = tied.both_started_rate()?;
+        let broke = tied.error_rate()?;
+        if self.calls_broke() && broke > verdict::FAILURES {
+            return Some(format!(
+                "Whether tied requests suit this workload was not measured: {:.2} % of the calls \
+                 failed before their deadline.",
+                100.0 * broke
+            ));
+        }
         if self.is_void(&tied.policy) {
             let told =
                 "Whether tied requests suit this workload was not measured: the ratios are void.";
@@ -207,6 +230,18 @@ impl Report {
         }
         Some(regime::statement(self.regime.as_ref(), both))
     }
+}
+
+/// How many of a policy's calls failed of what, where any failed of anything but their deadline.
+fn failed_calls(summary: &Summary) -> Option<String> {
+    let counters = summary.counters();
+    let (errors, refused) = (counters.errors, counters.shed_calls);
+    let kinds = summary.failures().iter().map(|(kind, calls)| format!("{calls}: {kind}"));
+    (errors + refused > 0).then(|| {
+        let word = if errors > 0 { "FAILED: " } else { "" };
+        let kinds: Vec<String> = kinds.collect();
+        format!("{word}{}: calls that failed: {}.", summary.policy, kinds.join("; "))
+    })
 }
 
 /// Says so where a policy could not do what it is there for: then it is not what was measured.
@@ -227,7 +262,10 @@ fn held_back(summary: &Summary) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use bowline_protocol::ErrorKind;
+
     use super::*;
+    use crate::stats::CallEnd;
 
     #[test]
     fn there_is_no_verdict_on_ties_where_most_calls_were_not_tied() {
@@ -257,7 +295,7 @@ mod tests {
         let ms = core::time::Duration::from_millis;
         let mut report = sample::report();
         let mut late = crate::stats::Slice::new(ms(50));
-        (0..1000).for_each(|_| late.record(ms(0), ms(5), ms(10), crate::stats::CallEnd::Ok));
+        (0..1000).for_each(|_| late.record(ms(0), ms(5), ms(10), CallEnd::Ok));
         report.policies[0].slices[0] = late.clone();
         assert!(!report.is_void("tied"));
         report.policies[0].slices = vec![late.clone(), late];
@@ -268,11 +306,38 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_failed_are_told_by_what_they_failed_of() {
+        let ms = core::time::Duration::from_millis;
+        let mut report = sample::report();
+        let fail = |report: &mut Report, kinds: &[ErrorKind]| {
+            let slice = &mut report.policies[2].slices[0];
+            for &kind in kinds {
+                slice.record(ms(0), ms(0), ms(1), CallEnd::Failed(kind));
+            }
+        };
+        fail(&mut report, &[ErrorKind::DeadlineExceeded]);
+        assert_eq!(report.warnings(), [""; 0], "there is a row for that");
+        fail(&mut report, &[ErrorKind::Overloaded]);
+        let told =
+            "tied: calls that failed: 1: the deadline passed; 1: the replicas are overloaded.";
+        assert_eq!(report.warnings(), [told]);
+        assert!(!report.calls_broke(), "they were refused");
+        fail(&mut report, &[ErrorKind::NoReplica; 2]);
+        assert!(report.warnings()[0].starts_with("FAILED: tied: calls that failed: 2: no replica"));
+        assert!(report.calls_broke());
+        assert!(report.regime_statement().expect("tied").starts_with("Tied requests suit"));
+        fail(&mut report, &[ErrorKind::NoReplica; 100]);
+        let said = report.regime_statement().expect("a tied policy");
+        assert!(said.contains("was not measured: 0.29 % of the calls failed"), "{said}");
+        assert!(!Report { origin: Origin::Simulated, ..report }.calls_broke(), "as asked for");
+    }
+
+    #[test]
     fn rounds_and_ratios_are_told_of_only_where_there_are_any() {
         let ms = core::time::Duration::from_millis;
         let mut late = crate::stats::Slice::new(ms(50));
         for _ in 0..1000 {
-            late.record(ms(0), ms(5), ms(10), crate::stats::CallEnd::Ok);
+            late.record(ms(0), ms(5), ms(10), CallEnd::Ok);
         }
         let mut report = sample::report();
         report.policies.truncate(1);

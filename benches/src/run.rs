@@ -63,7 +63,8 @@ pub enum RunError {
 pub enum RunEnd {
     /// As planned.
     Whole,
-    /// With a report of what was measured, but a replica failed meanwhile.
+    /// With a report of what was measured, but a replica failed meanwhile, or calls did that had
+    /// time and were not refused.
     Failed,
     /// By the user's wish, with a report of the part before.
     Interrupted,
@@ -216,7 +217,7 @@ pub fn publish(report: &Report, folder: Option<&Folder>) -> Result<RunEnd, RunEr
 }
 
 fn end_of(report: &Report) -> RunEnd {
-    match (report.failures.is_empty(), report.interrupted) {
+    match (report.failures.is_empty() && !report.calls_broke(), report.interrupted) {
         (false, _) => RunEnd::Failed,
         (true, true) => RunEnd::Interrupted,
         (true, false) => RunEnd::Whole,

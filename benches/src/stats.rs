@@ -7,5 +7,5 @@ mod summary;
 
 pub use latency::{Latencies, Quantile};
 pub use ratio::{Spread, ratio_to_baseline};
-pub use slice::{CallEnd, Counters, Slice};
+pub use slice::{CallEnd, Counters, Ends, Slice};
 pub use summary::{Rounds, Summary, Validity};

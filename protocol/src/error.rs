@@ -126,29 +126,35 @@ impl Error {
     }
 }
 
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorKind::DeadlineExceeded => "the deadline passed",
+            ErrorKind::NoReplica => "no replica is connected",
+            ErrorKind::ConnectionLost => "the connection to the replica broke",
+            ErrorKind::Overloaded => "the replicas are overloaded",
+            ErrorKind::Shed => "the replicas could not meet the deadline",
+            ErrorKind::NoSuchMethod => "the service has no such method",
+            ErrorKind::BadRequest => "the server refused the request as malformed",
+            ErrorKind::Failed => "the handler failed",
+            ErrorKind::Stale => "no replica is known to be as fresh as was asked for",
+            ErrorKind::Invalid => "the reply is not one that the caller accepts",
+            ErrorKind::App(number) => {
+                return write!(f, "the service answered with its error {number}");
+            }
+            ErrorKind::TooManyCalls => "the client's limit on calls is reached",
+            ErrorKind::PayloadTooLarge => "the payload is above the limit",
+            ErrorKind::NoRoom => "the client had no room for the reply",
+            ErrorKind::Codec(why) => return write!(f, "a value and its bytes don't fit: {why}"),
+            ErrorKind::Cancelled => "the call was cancelled",
+            ErrorKind::Closed => "the client is closed",
+        })
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            ErrorKind::DeadlineExceeded => f.write_str("the deadline passed")?,
-            ErrorKind::NoReplica => f.write_str("no replica is connected")?,
-            ErrorKind::ConnectionLost => f.write_str("the connection to the replica broke")?,
-            ErrorKind::Overloaded => f.write_str("the replicas are overloaded")?,
-            ErrorKind::Shed => f.write_str("the replicas could not meet the deadline")?,
-            ErrorKind::NoSuchMethod => f.write_str("the service has no such method")?,
-            ErrorKind::BadRequest => f.write_str("the server refused the request as malformed")?,
-            ErrorKind::Failed => f.write_str("the handler failed")?,
-            ErrorKind::Stale => {
-                f.write_str("no replica is known to be as fresh as was asked for")?
-            }
-            ErrorKind::Invalid => f.write_str("the reply is not one that the caller accepts")?,
-            ErrorKind::App(number) => write!(f, "the service answered with its error {number}")?,
-            ErrorKind::TooManyCalls => f.write_str("the client's limit on calls is reached")?,
-            ErrorKind::PayloadTooLarge => f.write_str("the payload is above the limit")?,
-            ErrorKind::NoRoom => f.write_str("the client had no room for the reply")?,
-            ErrorKind::Codec(why) => write!(f, "a value and its bytes don't fit: {why}")?,
-            ErrorKind::Cancelled => f.write_str("the call was cancelled")?,
-            ErrorKind::Closed => f.write_str("the client is closed")?,
-        }
+        self.kind.fmt(f)?;
         f.write_str(match self.executed {
             Executed::No => " (it did not run)",
             Executed::Yes => " (it ran)",

@@ -31,7 +31,11 @@ pub(super) fn html(report: &Report) -> String {
     warnings(&mut page, report);
     curves(&mut page, &summaries);
     if !ratios.is_empty() {
-        let void = if report.failures.is_empty() { "" } else { ": VOID, a replica failed" };
+        let void = match (report.failures.is_empty(), report.all_void()) {
+            (false, _) => ": VOID, a replica failed",
+            (true, true) => ": VOID, the load generator was late",
+            (true, false) => "",
+        };
         let chart = ratios_chart(&ratios);
         writeln!(page, "<section><h2>Against {BASELINE}{void}</h2>{chart}</section>")
             .expect(STRING);
@@ -67,7 +71,7 @@ fn head(page: &mut String, report: &Report, summaries: &[Summary], ratios: &[Rat
             class(&summary.policy),
             escape(&summary.policy),
             tail.label(),
-            against(summary, ratios, tail),
+            against(report, summary, ratios, tail),
             price(summary)
         )
         .expect(STRING);
@@ -110,7 +114,10 @@ fn tail_of(summary: &Summary, summaries: &[Summary]) -> Quantile {
     furthest(&answered).or_else(|| furthest(&alone)).unwrap_or(Quantile::P50)
 }
 
-fn against(summary: &Summary, ratios: &[Ratios], tail: Quantile) -> String {
+fn against(report: &Report, summary: &Summary, ratios: &[Ratios], tail: Quantile) -> String {
+    if report.is_void(&summary.policy) {
+        return String::new();
+    }
     let spread = ratios
         .iter()
         .find(|ratios| ratios.policy == summary.policy)
@@ -273,6 +280,16 @@ mod tests {
         debug.optimized = false;
         report.origin = Origin::Measured(debug);
         assert!(html(&report).contains("VOID: this is a debug build"));
+    }
+
+    #[test]
+    fn where_every_round_was_void_no_card_tells_a_ratio() {
+        let mut report = sample::report();
+        assert_eq!(html(&report).matches("</b> of none").count(), 2);
+        sample::make_late(&mut report, "none");
+        let page = html(&report);
+        assert_eq!(page.matches("</b> of none").count(), 0);
+        assert!(page.contains("Against none: VOID, the load generator was late"), "{page}");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! `results.json`. Fields may be added; none is renamed or removed, for others read them.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::{BASELINE, Ratios, Report};
+use super::{Ratios, Report};
 use crate::setup::Machine;
 use crate::stats::{Counters, Quantile, Rounds, Spread, Summary, Validity};
 
@@ -24,8 +25,7 @@ pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
             started_unix_s: report.started.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs()),
             rounds: report.policies.iter().map(|p| p.slices.len()).max().unwrap_or(0),
             interrupted: report.interrupted,
-            ratios_void: report.ratios().iter().all(|ratios| report.is_void(&ratios.policy))
-                && report.is_void(BASELINE),
+            ratios_void: report.all_void(),
             failures: report.failures.clone(),
             warnings: report.warnings(),
             verdicts: report.verdicts(),
@@ -35,7 +35,7 @@ pub(super) fn json(report: &Report) -> Result<String, serde_json::Error> {
             summaries
                 .iter()
                 .zip(&report.policies)
-                .map(|(s, r)| (s.policy.clone(), policy(s, r)))
+                .map(|(s, r)| (s.policy.clone(), policy(report, s, r)))
                 .collect(),
         ),
         ratios: InOrder(report.ratios().into_iter().map(ratios).collect()),
@@ -60,7 +60,8 @@ struct Setup<'a> {
     started_unix_s: u64,
     rounds: usize,
     interrupted: bool,
-    /// A replica failed, or the baseline was void, so that the ratios compare nothing.
+    /// A replica failed, or every round of the baseline or of all others was void, so that no ratio
+    /// compares anything.
     ratios_void: bool,
     failures: Vec<String>,
     warnings: Vec<String>,
@@ -104,7 +105,11 @@ struct PolicyFigures {
     void: bool,
     /// The rounds, from 1, that are so by themselves.
     void_rounds: Vec<usize>,
+    /// Whether its ratios compare nothing; of the baseline, whether no ratio does.
+    ratios_void: bool,
     counters: CounterFigures,
+    /// Calls that failed, by what their callers were told.
+    failures: BTreeMap<String, u64>,
 }
 
 #[derive(Serialize)]
@@ -114,15 +119,20 @@ struct CounterFigures {
     shed_calls: u64,
     errors: u64,
     corrupt: u64,
+    /// The sum of answered, withdrawn (by the twin), withdrawn_by_caller, aborted, shed and lost.
     attempts: u64,
     executions: u64,
     wasted_executions: u64,
     hedges: u64,
     second_copies: u64,
     extra_wins: u64,
+    answered: u64,
     withdrawn: u64,
+    withdrawn_by_caller: u64,
+    aborted: u64,
     both_started: u64,
     shed: u64,
+    lost: u64,
     ties_denied: u64,
     hedges_denied: u64,
     hedges_switched_off: u64,
@@ -135,7 +145,7 @@ struct SpreadFigures {
     max: f64,
 }
 
-fn policy(summary: &Summary, rounds: &Rounds) -> PolicyFigures {
+fn policy(report: &Report, summary: &Summary, rounds: &Rounds) -> PolicyFigures {
     let latency = |quantile| summary.latency().quantile(quantile).map(micros);
     let lag = |quantile| summary.lag().quantile(quantile).map(micros);
     PolicyFigures {
@@ -153,12 +163,12 @@ fn policy(summary: &Summary, rounds: &Rounds) -> PolicyFigures {
         wasted_execution_share: summary.wasted_execution_share(),
         hedge_rate: summary.hedge_rate(),
         win_rate: summary.win_rate(),
-        withdrawn_rate: summary.withdrawn_rate(),
+        withdrawn_rate: summary.ends_per_call(|ends| ends.withdrawn_by_twin),
         both_started_rate: summary.both_started_rate(),
         ties_denied_rate: summary.ties_denied_rate(),
         hedges_denied_rate: summary.hedges_denied_rate(),
         switched_off_rate: summary.switched_off_rate(),
-        shed_rate: summary.shed_rate(),
+        shed_rate: summary.ends_per_call(|ends| ends.shed),
         deadline_miss_rate: summary.deadline_miss_rate(),
         error_rate: summary.error_rate(),
         max_us: micros(summary.latency().max()),
@@ -171,7 +181,9 @@ fn policy(summary: &Summary, rounds: &Rounds) -> PolicyFigures {
         lag_max_us: micros(summary.lag().max()),
         void: summary.validity() != Validity::Valid,
         void_rounds: rounds.void_rounds(),
+        ratios_void: report.is_void(&rounds.policy),
         counters: counters(summary.counters()),
+        failures: summary.failures().clone(),
     }
 }
 
@@ -188,9 +200,13 @@ fn counters(counters: &Counters) -> CounterFigures {
         hedges: counters.hedges,
         second_copies: counters.second_copies,
         extra_wins: counters.extra_wins,
-        withdrawn: counters.withdrawn,
+        answered: counters.ends.answered,
+        withdrawn: counters.ends.withdrawn_by_twin,
+        withdrawn_by_caller: counters.ends.withdrawn_by_caller,
+        aborted: counters.ends.aborted,
         both_started: counters.both_started,
-        shed: counters.shed,
+        shed: counters.ends.shed,
+        lost: counters.ends.lost,
         ties_denied: counters.ties_denied,
         hedges_denied: counters.hedges_denied,
         hedges_switched_off: counters.hedges_switched_off,
@@ -270,6 +286,38 @@ mod tests {
             assert!(results["ratios"]["tied"]["p99"][field].is_f64(), "ratios.tied.p99.{field}");
         }
         assert!(results["ratios"].get("none").is_none());
+    }
+
+    #[test]
+    fn copies_have_as_many_ends_as_there_were_attempts() {
+        let results = results();
+        for policy in ["none", "hedged", "tied"] {
+            let counters = &results["policies"][policy]["counters"];
+            let of = |name: &str| counters[name].as_u64().expect("a number");
+            let ends = ["answered", "withdrawn", "withdrawn_by_caller", "aborted", "shed", "lost"];
+            assert_eq!(ends.map(of).iter().sum::<u64>(), of("attempts"), "{policy}: {counters}");
+        }
+    }
+
+    #[test]
+    fn ratios_are_void_where_no_round_of_a_policy_or_of_the_baseline_counts() {
+        let void = |report: &Report| {
+            let text = json(report).expect("a fixed shape");
+            let results: Value = serde_json::from_str(&text).expect("valid JSON");
+            let of = |policy: &str| results["policies"][policy]["ratios_void"] == true;
+            (results["setup"]["ratios_void"] == true, ["none", "hedged", "tied"].map(of))
+        };
+        let mut report = sample::report();
+        assert_eq!(void(&report), (false, [false; 3]));
+        sample::make_late(&mut report, "tied");
+        assert_eq!(void(&report), (false, [false, false, true]));
+        sample::make_late(&mut report, "hedged");
+        assert_eq!(void(&report), (true, [false, true, true]));
+        let mut report = sample::report();
+        sample::make_late(&mut report, "none");
+        assert_eq!(void(&report), (true, [true; 3]));
+        let failed = Report { failures: vec!["replica 1 died.".into()], ..sample::report() };
+        assert_eq!(void(&failed), (true, [true; 3]));
     }
 
     #[test]

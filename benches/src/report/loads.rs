@@ -169,6 +169,8 @@ pub(super) fn picture(points: &[Point]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use bowline_protocol::ErrorKind;
+
     use super::*;
     use crate::report::sample;
     use crate::stats::{CallEnd, Slice};
@@ -176,7 +178,7 @@ mod tests {
     fn rounds(policy: &str, took_ms: u64, failed: u64) -> Rounds {
         let mut slice = Slice::new(Duration::from_millis(100));
         for call in 0..1000 {
-            let end = if call < failed { CallEnd::Shed } else { CallEnd::Ok };
+            let end = if call < failed { CallEnd::Failed(ErrorKind::Shed) } else { CallEnd::Ok };
             slice.record(Duration::ZERO, Duration::ZERO, Duration::from_millis(took_ms), end);
         }
         slice.counters.executions = 1100;

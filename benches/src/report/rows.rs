@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::stats::{Quantile, Summary};
+use crate::text::wrapped;
 use crate::units::{show_duration, three_digits};
 
 /// One figure of every policy.
@@ -48,28 +49,59 @@ pub(super) fn rows(summaries: &[Summary]) -> Vec<Row> {
     percentiles.chain(others).collect()
 }
 
+/// What each row means, for who asks a command for help.
+pub fn glossary() -> String {
+    let mut text = String::new();
+    for (label, meaning, _) in FIGURES {
+        let lines = wrapped(meaning, &" ".repeat(20));
+        text += &format!("  {label:<18}{}", lines.trim_start());
+    }
+    text
+}
+
 fn cells(summaries: &[Summary], figure: impl Fn(&Summary) -> Option<String>) -> Vec<String> {
     summaries.iter().map(|s| figure(s).unwrap_or_else(|| NO_VALUE.into())).collect()
 }
 
-const FIGURES: [(&str, &str, Figure); 24] = [
+const FIGURES: [(&str, &str, Figure); 28] = [
     ("calls", "Calls that fell due", |s| Some(s.counters().calls.to_string())),
     ("offered /s", "Calls that fell due, a second", |s| rate(s.offered_per_s())),
     ("completed /s", "Calls answered with the right bytes, a second", |s| {
         rate(s.completed_per_s())
     }),
     ("in deadline /s", "Calls answered rightly in time, a second", |s| rate(s.in_deadline_per_s())),
-    ("attempts/call", "Copies sent for each call", |s| ratio(s.attempts_per_call())),
+    ("attempts/call", "Copies sent for each call: the sum of the next six", |s| {
+        ratio(s.attempts_per_call())
+    }),
+    ("= answered", "Copies that were answered, for each call", |s| {
+        ratio(s.ends_per_call(|ends| ends.answered))
+    }),
+    ("+ withdrawn, twin", "Copies taken out of a queue as their twin had started", |s| {
+        ratio(s.ends_per_call(|ends| ends.withdrawn_by_twin))
+    }),
+    ("+ withdrawn, over", "Copies taken out of a queue as their call was over", |s| {
+        ratio(s.ends_per_call(|ends| ends.withdrawn_by_caller))
+    }),
+    (
+        "+ aborted",
+        "Copies stopped while they ran: their twin ran, too, or their call was over",
+        |s| ratio(s.ends_per_call(|ends| ends.aborted)),
+    ),
+    ("+ shed", "Copies refused or dropped unstarted, as they would have been too late", |s| {
+        ratio(s.ends_per_call(|ends| ends.shed))
+    }),
+    ("+ lost", "Copies whose connection broke, or that did not end in time", |s| {
+        ratio(s.ends_per_call(|ends| ends.lost))
+    }),
     ("executions/call", "Copies started for each call", |s| ratio(s.executions_per_call())),
     ("wasted work", "Of the copies started, those whose reply nobody used", |s| {
         percent(s.wasted_execution_share())
     }),
     ("hedge rate", "Calls that earned a second copy by being slow", |s| percent(s.hedge_rate())),
-    ("win rate", "Of the extra copies, those that answered first", |s| percent(s.win_rate())),
     (
-        "withdrawn",
-        "Copies taken out of a queue because their twin had started, for each call",
-        |s| percent(s.withdrawn_rate()),
+        "win rate",
+        "Of the extra copies (hedges, second tied copies), those that answered first",
+        |s| percent(s.win_rate()),
     ),
     ("both started", "Calls of which both tied copies started", |s| percent(s.both_started_rate())),
     ("ties denied", "Calls that were to be tied and were not", |s| percent(s.ties_denied_rate())),
@@ -81,11 +113,8 @@ const FIGURES: [(&str, &str, Figure); 24] = [
     ("switched off", "Calls that met hedging when it had switched itself off", |s| {
         percent(s.switched_off_rate())
     }),
-    ("shed", "Copies refused because they would have been too late, for each call", |s| {
-        percent(s.shed_rate())
-    }),
     ("deadline misses", "Calls not answered in time", |s| percent(s.deadline_miss_rate())),
-    ("errors", "Calls that failed in another way", |s| percent(s.error_rate())),
+    ("errors", "Calls that failed in another way, or got wrong bytes", |s| percent(s.error_rate())),
     ("max", "The longest latency", |s| longest(s.latency().max(), s)),
     (
         "loser end p99",

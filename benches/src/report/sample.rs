@@ -35,16 +35,20 @@ pub(crate) fn report() -> Report {
             rounds("none", 60.0, |_| {}),
             rounds("hedged", 16.0, |c| {
                 c.counters.attempts = 12_540;
+                c.counters.ends.answered = 12_300;
+                c.counters.ends.withdrawn_by_caller = 240;
                 c.counters.hedges = 540;
                 c.counters.extra_wins = 300;
             }),
             rounds("tied", 9.0, |c| {
                 c.counters.attempts = 23_900;
+                c.counters.ends.answered = 12_050;
+                c.counters.ends.aborted = 50;
                 c.counters.second_copies = 11_900;
                 c.counters.extra_wins = 2_000;
                 c.counters.executions = 12_100;
                 c.counters.wasted_executions = 100;
-                c.counters.withdrawn = 11_800;
+                c.counters.ends.withdrawn_by_twin = 11_800;
                 c.counters.both_started = 100;
             }),
         ],
@@ -63,6 +67,15 @@ pub(crate) fn simulation() -> Report {
     Report { origin: Origin::Simulated, ..report() }
 }
 
+/// Has the load generator have been late in every round of a policy.
+pub(crate) fn make_late(report: &mut Report, policy: &str) {
+    let mut late = Slice::new(Duration::from_millis(50));
+    let (lag, took) = (Duration::from_millis(5), Duration::from_millis(10));
+    (0..1000).for_each(|_| late.record(Duration::ZERO, lag, took, CallEnd::Ok));
+    let rounds = report.policies.iter_mut().find(|rounds| rounds.policy == policy);
+    rounds.expect("a policy").slices.fill(late);
+}
+
 /// Rounds in which 4 % of the calls wait up to `stall_ms` more than their service time.
 fn rounds(policy: &str, stall_ms: f64, finish: impl Fn(&mut Slice)) -> Rounds {
     let slice = |round: u64| {
@@ -78,6 +91,7 @@ fn rounds(policy: &str, stall_ms: f64, finish: impl Fn(&mut Slice)) -> Rounds {
             slice.record(Duration::ZERO, lag, ended, CallEnd::Ok);
         }
         slice.counters.attempts = 12_000;
+        slice.counters.ends.answered = 12_000;
         slice.counters.executions = 12_000;
         slice.duration = Duration::from_secs(20);
         finish(&mut slice);

@@ -9,7 +9,7 @@ use crate::stats::{Quantile, Rounds, Spread, Summary, ratio_to_baseline};
 /// A ratio within this of one is none: nobody would notice.
 const NOTICEABLE: f64 = 0.02;
 /// More calls than this, as a share of all, that miss their deadline or fail are harm.
-const FAILURES: f64 = 0.001;
+pub(super) const FAILURES: f64 = 0.001;
 
 /// A sentence for each policy but the baseline.
 pub(super) fn verdicts(policies: &[Rounds]) -> Vec<String> {
@@ -155,6 +155,8 @@ pub(super) fn list(parts: &[String]) -> String {
 mod tests {
     use core::time::Duration;
 
+    use bowline_protocol::ErrorKind;
+
     use super::*;
     use crate::report::sample;
     use crate::stats::{CallEnd, Slice};
@@ -177,7 +179,7 @@ mod tests {
     fn rounds(policy: &str, took_ms: u64, failed: u64) -> Rounds {
         let mut slice = Slice::new(Duration::from_millis(100));
         for call in 0..1000 {
-            let end = if call < failed { CallEnd::Shed } else { CallEnd::Ok };
+            let end = if call < failed { CallEnd::Failed(ErrorKind::Shed) } else { CallEnd::Ok };
             let took = Duration::from_millis(took_ms);
             slice.record(Duration::ZERO, Duration::ZERO, took, end);
         }

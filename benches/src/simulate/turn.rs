@@ -8,7 +8,7 @@ use bowline_tests::world::{Fault, Report, Scenario, Surge, World};
 use thiserror::Error;
 
 use super::{Setting, Variant};
-use crate::driver::{denied, end_of_failure, fill};
+use crate::driver::{denied, fill};
 use crate::figures::Served;
 use crate::policies::{budget_config, client_policy};
 use crate::stats::{CallEnd, Slice};
@@ -83,13 +83,14 @@ fn slice(setting: &Setting, variant: &Variant, calls: u64, report: &Report) -> S
     };
     report.latencies.iter().for_each(|&took| record(took, CallEnd::Ok));
     for failed in &report.failures {
-        record(failed.took, end_of_failure(failed.kind));
+        record(failed.took, CallEnd::Failed(failed.kind));
     }
     slice.duration = setting.lasts(calls);
     // The world ends with calls that are none of the user's: one copy each.
     let client = report.clients.first().map_or_else(Counters::default, |counted| Counters {
         calls: counted.calls.saturating_sub(report.probes),
         attempts: counted.attempts.saturating_sub(report.probes),
+        replied: counted.replied.saturating_sub(report.probes),
         ..*counted
     });
     let mut served = Served::of(&report.servers);

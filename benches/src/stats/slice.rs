@@ -2,6 +2,9 @@
 
 use core::ops::AddAssign;
 use core::time::Duration;
+use std::collections::BTreeMap;
+
+use bowline_protocol::ErrorKind;
 
 use super::latency::Latencies;
 
@@ -10,12 +13,8 @@ use super::latency::Latencies;
 pub enum CallEnd {
     /// With a reply that carries the right bytes.
     Ok,
-    /// Its deadline passed.
-    DeadlineMissed,
-    /// Every copy was shed: the servers saw that they would be too late.
-    Shed,
-    /// With another error.
-    Error,
+    /// With an error.
+    Failed(ErrorKind),
     /// With a reply whose bytes are not the block that was asked for.
     Corrupt,
 }
@@ -31,7 +30,8 @@ pub struct Counters {
     pub in_deadline: u64,
     /// Calls that ended with their deadline, or with a reply after it.
     pub deadline_misses: u64,
-    /// Calls that ended because every copy was shed.
+    /// Calls that ended because every copy was shed or refused: the servers saw that they would be
+    /// too late.
     pub shed_calls: u64,
     /// Calls that ended with another error.
     pub errors: u64,
@@ -39,6 +39,8 @@ pub struct Counters {
     pub corrupt: u64,
     /// Copies sent.
     pub attempts: u64,
+    /// How those ended.
+    pub ends: Ends,
     /// Copies whose handler started.
     pub executions: u64,
     /// Of those, copies whose reply nobody used.
@@ -49,12 +51,8 @@ pub struct Counters {
     pub second_copies: u64,
     /// Calls that a hedge or a second copy answered first.
     pub extra_wins: u64,
-    /// Copies taken out of a queue because their twin had started.
-    pub withdrawn: u64,
     /// Calls of which both tied copies started.
     pub both_started: u64,
-    /// Copies that a server refused or dropped because they would have been too late.
-    pub shed: u64,
     /// Calls that were to be tied and were not.
     pub ties_denied: u64,
     /// Hedges that were not sent, for want of budget, time, samples or a replica.
@@ -75,14 +73,13 @@ impl AddAssign for Counters {
             errors,
             corrupt,
             attempts,
+            ends,
             executions,
             wasted_executions,
             hedges,
             second_copies,
             extra_wins,
-            withdrawn,
             both_started,
-            shed,
             ties_denied,
             hedges_denied,
             hedges_switched_off,
@@ -95,17 +92,53 @@ impl AddAssign for Counters {
         self.errors += errors;
         self.corrupt += corrupt;
         self.attempts += attempts;
+        self.ends += ends;
         self.executions += executions;
         self.wasted_executions += wasted_executions;
         self.hedges += hedges;
         self.second_copies += second_copies;
         self.extra_wins += extra_wins;
-        self.withdrawn += withdrawn;
         self.both_started += both_started;
-        self.shed += shed;
         self.ties_denied += ties_denied;
         self.hedges_denied += hedges_denied;
         self.hedges_switched_off += hedges_switched_off;
+    }
+}
+
+/// How copies ended: each in one of these ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Answered, whether or not that answer was the first.
+    pub answered: u64,
+    /// Taken out of a queue because the twin had started.
+    pub withdrawn_by_twin: u64,
+    /// Taken out of a queue because the call was over.
+    pub withdrawn_by_caller: u64,
+    /// Stopped while they ran: the twin ran as well, the call was over, or its deadline passed.
+    pub aborted: u64,
+    /// Refused or dropped before they started, mostly because they would have been too late.
+    pub shed: u64,
+    /// Gone with their connection, or not over when the slice was.
+    pub lost: u64,
+}
+
+impl Ends {
+    /// All of them.
+    pub const fn sum(&self) -> u64 {
+        let withdrawn = self.withdrawn_by_twin + self.withdrawn_by_caller;
+        self.answered + withdrawn + self.aborted + self.shed + self.lost
+    }
+}
+
+impl AddAssign for Ends {
+    fn add_assign(&mut self, other: Ends) {
+        let Ends { answered, withdrawn_by_twin, withdrawn_by_caller, aborted, shed, lost } = other;
+        self.answered += answered;
+        self.withdrawn_by_twin += withdrawn_by_twin;
+        self.withdrawn_by_caller += withdrawn_by_caller;
+        self.aborted += aborted;
+        self.shed += shed;
+        self.lost += lost;
     }
 }
 
@@ -120,6 +153,8 @@ pub struct Slice {
     pub losers: Latencies,
     /// How often each thing happened.
     pub counters: Counters,
+    /// Calls that failed, by what their callers were told.
+    pub failures: BTreeMap<String, u64>,
     /// How long calls fell due.
     pub duration: Duration,
     /// CPU time that the client and the replicas used together; zero where that is not known.
@@ -135,6 +170,7 @@ impl Slice {
             lag: Latencies::new(),
             losers: Latencies::new(),
             counters: Counters::default(),
+            failures: BTreeMap::new(),
             duration: Duration::ZERO,
             cpu: Duration::ZERO,
             deadline,
@@ -159,9 +195,14 @@ impl Slice {
                 counters.ok += 1;
                 counters.deadline_misses += 1;
             }
-            CallEnd::DeadlineMissed => counters.deadline_misses += 1,
-            CallEnd::Shed => counters.shed_calls += 1,
-            CallEnd::Error => counters.errors += 1,
+            CallEnd::Failed(kind) => {
+                *match kind {
+                    ErrorKind::DeadlineExceeded => &mut counters.deadline_misses,
+                    ErrorKind::Overloaded | ErrorKind::Shed => &mut counters.shed_calls,
+                    _ => &mut counters.errors,
+                } += 1;
+                *self.failures.entry(kind.to_string()).or_default() += 1;
+            }
             CallEnd::Corrupt => counters.corrupt += 1,
         }
         self.lag.record(sent.saturating_sub(due));
@@ -174,6 +215,9 @@ impl Slice {
         self.lag.merge(&other.lag);
         self.losers.merge(&other.losers);
         self.counters += other.counters;
+        for (kind, calls) in &other.failures {
+            *self.failures.entry(kind.clone()).or_default() += calls;
+        }
         self.duration += other.duration;
         self.cpu += other.cpu;
     }
@@ -198,9 +242,9 @@ mod tests {
     #[test]
     fn a_call_that_failed_fast_counts_with_its_deadline() {
         let mut slice = Slice::new(ms(50));
-        slice.record(ms(10), ms(10), ms(11), CallEnd::Error);
+        slice.record(ms(10), ms(10), ms(11), CallEnd::Failed(ErrorKind::NoReplica));
         assert_eq!(slice.latency.max().as_millis(), 50);
-        slice.record(ms(10), ms(10), ms(100), CallEnd::DeadlineMissed);
+        slice.record(ms(10), ms(10), ms(100), CallEnd::Failed(ErrorKind::DeadlineExceeded));
         assert_eq!(slice.latency.max().as_millis(), 90);
     }
 
@@ -215,15 +259,22 @@ mod tests {
     #[test]
     fn every_call_ends_in_exactly_one_way() {
         let mut slice = Slice::new(ms(50));
-        let ends =
-            [CallEnd::Ok, CallEnd::DeadlineMissed, CallEnd::Shed, CallEnd::Error, CallEnd::Corrupt];
+        let failed =
+            [ErrorKind::DeadlineExceeded, ErrorKind::Shed, ErrorKind::NoReplica, ErrorKind::Shed];
+        let failed = failed.map(CallEnd::Failed);
+        let ends = failed.into_iter().chain([CallEnd::Ok, CallEnd::Corrupt]);
         for end in ends {
             slice.record(ms(0), ms(0), ms(5), end);
         }
         let c = slice.counters;
-        assert_eq!(c.calls, 5);
-        assert_eq!(c.in_deadline + c.deadline_misses + c.shed_calls + c.errors + c.corrupt, 5);
-        assert_eq!(slice.latency.len(), 5);
+        assert_eq!(c.calls, 6);
+        assert_eq!(c.in_deadline + c.deadline_misses + c.shed_calls + c.errors + c.corrupt, 6);
+        assert_eq!((c.deadline_misses, c.shed_calls, c.errors), (1, 2, 1));
+        assert_eq!(slice.latency.len(), 6);
+        slice.merge(&slice.clone());
+        let named: Vec<_> = slice.failures.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
+        let replicas = ("the replicas could not meet the deadline", 4);
+        assert_eq!(named, [("no replica is connected", 2), ("the deadline passed", 2), replicas]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! A policy over all its rounds, as rates and shares.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use super::latency::{Latencies, Quantile};
-use super::slice::{Counters, Slice};
+use super::slice::{Counters, Ends, Slice};
 
 /// The slices of one policy, one a round.
 #[derive(Clone, Debug)]
@@ -73,6 +74,11 @@ impl Summary {
         &self.all.lag
     }
 
+    /// Calls that failed, by what their callers were told.
+    pub fn failures(&self) -> &BTreeMap<String, u64> {
+        &self.all.failures
+    }
+
     /// Time from results to the ends of the copies that were still out then.
     pub fn losers(&self) -> &Latencies {
         &self.all.losers
@@ -137,19 +143,14 @@ impl Summary {
         share(counters.extra_wins, counters.hedges + counters.second_copies)
     }
 
-    /// Copies withdrawn for each call.
-    pub fn withdrawn_rate(&self) -> Option<f64> {
-        self.per_call(self.counters().withdrawn)
+    /// Copies that ended in one of their ways, for each call.
+    pub fn ends_per_call(&self, way: fn(&Ends) -> u64) -> Option<f64> {
+        self.per_call(way(&self.counters().ends))
     }
 
     /// Calls of which both tied copies started, as a share of all.
     pub fn both_started_rate(&self) -> Option<f64> {
         self.per_call(self.counters().both_started)
-    }
-
-    /// Copies shed for each call.
-    pub fn shed_rate(&self) -> Option<f64> {
-        self.per_call(self.counters().shed)
     }
 
     /// Calls that were to be tied and were not, as a share of all.

@@ -133,6 +133,10 @@ fn a_comparison_writes_its_report_and_uses_its_data_again() {
         assert!(calls > 30, "{name}: {calls} calls in 300 ms at 300 /s");
         assert_eq!(figures["ok"].as_u64(), Some(calls), "{name}: {figures}");
         assert!(figures["executions_per_call"].as_f64() >= Some(1.0), "{name}: {figures}");
+        let of = |name: &str| figures["counters"][name].as_u64().expect("a number");
+        let ends = ["answered", "withdrawn", "withdrawn_by_caller", "aborted", "shed", "lost"];
+        assert_eq!(ends.map(of).iter().sum::<u64>(), of("attempts"), "{name}: {figures}");
+        assert!(of("answered") >= calls, "{name}: {figures}");
     }
     assert!(policies["tied"]["attempts_per_call"].as_f64() > Some(1.0));
     let warnings = results["setup"]["warnings"].as_array().expect("a list");
@@ -156,7 +160,7 @@ fn without_a_mesh_the_client_relays_and_double_starts_are_told() {
     assert!(words.contains("the client relays cancels"), "{screen}");
     assert!(screen.lines().any(|line| line.starts_with("both started")), "{screen}");
     // How many depends on how often both replicas were busy.
-    assert!(screen.lines().any(|line| line.starts_with("withdrawn")), "{screen}");
+    assert!(screen.lines().any(|line| line.starts_with("+ withdrawn, twin")), "{screen}");
 }
 
 fn text_of(value: &serde_json::Value) -> &str {

@@ -250,5 +250,11 @@ fn replicas_that_crash_and_come_back_lose_no_call_and_no_count() {
         assert_eq!(tied["ok"], 24_000, "{kinds}: {out}");
         // Copies that died with a replica had been counted, too.
         assert!(tied["executions_per_call"].as_f64().is_some_and(|all| all >= 1.0), "{out}");
+        for name in ["none", "hedged-p95", "tied"] {
+            let counters = &json["policies"][name]["counters"];
+            let of = |name: &str| counters[name].as_u64().expect("a number");
+            let ends = ["answered", "withdrawn", "withdrawn_by_caller", "aborted", "shed", "lost"];
+            assert_eq!(ends.map(of).iter().sum::<u64>(), of("attempts"), "{kinds}, {name}");
+        }
     }
 }
