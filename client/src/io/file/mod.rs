@@ -1,6 +1,7 @@
 //! The configuration as it is written in a file: all that a file may say, of which only the
 //! replicas have to be said. What is left out is as the defaults of the settings' types say, which
-//! are named in brackets: there the units and ranges stand, too. Spans are `"10us"`, `"1.5ms"`, `"2s"`.
+//! are named in brackets: there the units and ranges stand, too. Spans have a unit: `"10us"`,
+//! `"1.5ms"`, `"2s"`, `"5min"`, `"1h"`.
 //!
 //! ```
 //! let config = bowline_client::Config::from_toml(r#"

@@ -1,28 +1,52 @@
 //! Durations as people write them.
 
+use core::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::Error as _;
+use serde::de::{Error, Visitor};
 
-/// A duration: `200us`, `1.5ms`, `2s`.
+/// A duration: `200us`, `1.5ms`, `2s`, `10min`, `1h`.
 #[derive(Clone, Copy)]
 pub(super) struct Span(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Span, D::Error> {
-        let text = String::deserialize(from)?;
-        let expected = || D::Error::custom(format!("{text:?} is no time such as \"200us\""));
-        let digits = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(expected)?;
-        let (number, unit) = text.split_at(digits);
-        let unit = match unit {
-            "ns" => 1e-9,
-            "us" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            _ => return Err(expected()),
-        };
-        let number: f64 = number.trim().parse().map_err(|_| expected())?;
-        Duration::try_from_secs_f64(number * unit).map(Span).map_err(|_| expected())
+        from.deserialize_str(Reader)
     }
+}
+
+struct Reader;
+
+impl Visitor<'_> for Reader {
+    type Value = Span;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time such as \"200us\"; the units are ns, us, ms, s, min and h")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+        read(text).map(Span).ok_or_else(|| {
+            E::custom(format!(
+                "{text:?} is no time such as \"200us\"; the units are ns, us, ms, s, min and h"
+            ))
+        })
+    }
+}
+
+/// None if it is no time, or one that no duration holds.
+fn read(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim() {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let number: f64 = number.parse().ok()?;
+    Duration::try_from_secs_f64(number * unit).ok()
 }

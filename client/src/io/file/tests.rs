@@ -110,6 +110,47 @@ fn a_value_out_of_range_is_refused_with_its_line_and_what_it_may_be() {
 }
 
 #[test]
+fn spans_have_units_up_to_hours_and_errors_name_them() {
+    let patience = |text: &str| read_first(&format!("patience = {text}\n"));
+    for (text, seconds) in [("\"90s\"", 90), ("\"1.5min\"", 90), ("\"2m\"", 120), ("\"1 h\"", 3600)]
+    {
+        let read = patience(text).unwrap().core.patience;
+        assert_eq!(read, Duration::from_secs(seconds), "{text}");
+    }
+    for text in ["\"2 weeks\"", "\"300\"", "\"-1s\"", "300", "\"\""] {
+        let error = patience(text).unwrap_err().to_string();
+        assert!(error.contains("ns, us, ms, s, min and h"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_is_of_another_kind_is_told_what_it_may_be_in_the_file_s_own_words() {
+    let method = "[[method]]\nid = 1\n";
+    let inner = ["retry", "replies", "tie", "hedge", "canary"];
+    let mut wrong: Vec<String> = inner.iter().map(|it| format!("{method}{it} = true\n")).collect();
+    wrong.push(format!("{method}hedge = {{ auto_off = 1 }}\n"));
+    wrong.push(format!("{method}shadow = [1]\n"));
+    wrong.extend(
+        ["[budget]\nfraction = {}", "method = [1]", "[[method]]\nid = {}"].map(String::from),
+    );
+    for text in &wrong {
+        let error = error(text);
+        assert!(!error.contains("Written"), "{text}: {error}");
+    }
+    let of_the_whole = ["retry", "eject", "budget", "pick", "replica", "method"];
+    for text in of_the_whole.map(|it| format!("{it} = true\n")) {
+        let error = read_first(&text).unwrap_err().to_string();
+        assert!(!error.contains("Written"), "{text}: {error}");
+    }
+    assert!(error(&format!("{method}tie = true")).contains("{ stagger = \"100us\" }"));
+}
+
+/// A file with these settings of the whole before its replica.
+fn read_first(text: &str) -> Result<Config, FileError> {
+    Config::from_toml(&format!("{text}{REPLICA}"))
+}
+
+#[test]
 fn what_contradicts_itself_is_refused() {
     let text = "[[method]]\nid = 3\nhedge = { delay = \"1ms\", max = \"2ms\" }\n";
     let expected = "line 6: hedge has a fixed delay and a percentile's settings; \

@@ -15,7 +15,10 @@ use crate::core::{
 use crate::io::config::{Canary, MethodConfig, Replica};
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a file with a replica at least, such as [[replica]] id = 1, address = \"10.0.0.1:7000\""
+)]
 pub(super) struct Written {
     /// Whether second copies may be sent at all.
     #[serde(default = "yes")]
@@ -41,7 +44,7 @@ const fn yes() -> bool {
 }
 
 #[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", expecting = "a rule such as \"power-of-two\"")]
 enum WrittenPick {
     PowerOfTwo,
     HotCold,
@@ -51,7 +54,7 @@ enum WrittenPick {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { most = 2, first = \"1ms\" }")]
 struct WrittenRetry {
     most: Option<u8>,
     first: Option<Span>,
@@ -59,7 +62,10 @@ struct WrittenRetry {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { after = 5, first = \"1s\" }, or { enabled = false }"
+)]
 struct WrittenEject {
     #[serde(default = "yes")]
     enabled: bool,
@@ -119,7 +125,7 @@ impl WrittenEject {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { fraction = 0.05 }")]
 pub(super) struct WrittenBudget {
     fraction: Option<f64>,
     per_second: Option<f64>,
@@ -129,7 +135,7 @@ pub(super) struct WrittenBudget {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as [[replica]] with id and address")]
 pub(super) struct WrittenReplica {
     /// None: it stands for a set, whose members have their numbers in their names.
     id: Option<u16>,
@@ -147,7 +153,7 @@ pub(super) struct WrittenReplica {
 
 /// With `tie` it is tied, with `hedge` it is hedged, with both it is both.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as [[method]] with id")]
 pub(super) struct WrittenMethod {
     pub(super) id: u16,
     pub(super) class: Option<u8>,
@@ -171,7 +177,7 @@ pub(super) const MOST_ERROR: u16 = u16::MAX - Status::APP;
 
 /// The numbers of the service's own errors, by what they are worth. All others are fatal.
 #[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table such as { retryable = [3] }")]
 pub(super) struct WrittenReplies {
     good: Vec<u16>,
     retryable: Vec<u16>,
@@ -179,7 +185,7 @@ pub(super) struct WrittenReplies {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { share = 0.01, tie = {} }")]
 pub(super) struct WrittenCanary {
     share: f64,
     tie: Option<WrittenTie>,
@@ -187,7 +193,7 @@ pub(super) struct WrittenCanary {
 }
 
 #[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { stagger = \"100us\" }, or {}")]
 struct WrittenTie {
     stagger: Option<Span>,
     window: Option<Span>,
@@ -196,7 +202,10 @@ struct WrittenTie {
 
 /// With `delay` it is fixed; else the percentile counts.
 #[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { percentile = 0.95 }, { delay = \"2ms\" }, or {}"
+)]
 pub(super) struct WrittenHedge {
     delay: Option<Span>,
     percentile: Option<f64>,
@@ -214,7 +223,10 @@ pub(super) struct WrittenHedge {
 
 /// When hedging switches itself off.
 #[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { max_errors = 0.1 }, or { enabled = false }"
+)]
 struct WrittenAutoOff {
     #[serde(default = "yes")]
     enabled: bool,
@@ -248,7 +260,10 @@ impl WrittenAutoOff {
 
 /// What is only thought of: one of a fixed delay, a percentile, and the stagger of a tie.
 #[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { delay = \"2ms\" }, { percentile = 0.95 } or { stagger = \"100us\" }"
+)]
 pub(super) struct WrittenCandidate {
     delay: Option<Span>,
     percentile: Option<f64>,
