@@ -8,7 +8,7 @@ use bowline_runtime::fs::{File, OpenOptions};
 use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use bowline_runtime::{Runtime, Stage, buffer, channel, sleep, spawn, spawn_at, timeout};
 
-use crate::{BLOCK, Contestant, FAR, FRAME, NAP, offset_of};
+use crate::{BLOCK, Contestant, FAR, FRAME, NAP, offset_of, on_two_cores};
 
 pub(crate) const CONTESTANT: Contestant = Contestant {
     name: "bowline",
@@ -67,23 +67,20 @@ fn fired(count: u64) -> Duration {
 fn cross_core(count: u64) -> Duration {
     let (send, mut requests) = channel::bounded(1);
     let (reply, mut replies) = channel::bounded(1);
-    let other = std::thread::spawn(move || {
-        block_on(async {
-            while let Some(request) = requests.receive().await {
-                reply.send(request).await.expect("somebody who waits");
-            }
-        });
-    });
-    let time = block_on(async move {
+    let mut answer = async move || {
+        while let Some(request) = requests.receive().await {
+            reply.send(request).await.expect("somebody who waits");
+        }
+    };
+    let mut ask = async move || {
         let start = Instant::now();
         for n in 0..count {
             send.send(n).await.expect("the other thread");
             assert_eq!(replies.receive().await, Some(n));
         }
         start.elapsed()
-    });
-    other.join().expect("the other thread");
-    time
+    };
+    on_two_cores(move || block_on(ask()), move || block_on(answer()))
 }
 
 fn buffers(count: u64) -> Duration {

@@ -5,19 +5,20 @@ use std::path::Path;
 use std::time::Instant;
 
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
+use glommio::channels::shared_channel;
 use glommio::io::DmaFile;
 use glommio::net::{TcpListener, TcpStream};
 use glommio::timer::{Timer, timeout};
 use glommio::{LocalExecutorBuilder, spawn_local};
 
-use crate::{BLOCK, Contestant, FAR, FRAME, NAP, offset_of};
+use crate::{BLOCK, Contestant, FAR, FRAME, NAP, offset_of, on_two_cores};
 
 pub(crate) const CONTESTANT: Contestant = Contestant {
     name: "glommio",
     task,
     cancelled,
     fired,
-    cross_core: None,
+    cross_core: Some(cross_core),
     buffer: None,
     echo,
     read,
@@ -59,6 +60,27 @@ fn fired(count: u64) -> Duration {
         }
         start.elapsed()
     })
+}
+
+fn cross_core(count: u64) -> Duration {
+    let (send, requests) = shared_channel::new_bounded(1);
+    let (reply, replies) = shared_channel::new_bounded(1);
+    let answer = async move || {
+        let (requests, reply) = (requests.connect().await, reply.connect().await);
+        while let Some(request) = requests.recv().await {
+            reply.send(request).await.expect("somebody who waits");
+        }
+    };
+    let ask = async move || {
+        let (send, replies) = (send.connect().await, replies.connect().await);
+        let start = Instant::now();
+        for n in 0..count {
+            send.send(n).await.expect("the other thread");
+            assert_eq!(replies.recv().await, Some(n));
+        }
+        start.elapsed()
+    };
+    on_two_cores(move || block_on(ask()), move || block_on(answer()))
 }
 
 fn echo(count: u64) -> Duration {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use crate::{BLOCK, Contestant, FAR, FRAME, NAP, offset_of};
+use crate::{BLOCK, Contestant, FAR, FRAME, NAP, offset_of, on_two_cores};
 
 pub(crate) const CONTESTANT: Contestant = Contestant {
     name: "tokio",
@@ -65,23 +65,20 @@ fn fired(count: u64) -> Duration {
 fn cross_core(count: u64) -> Duration {
     let (send, mut requests) = mpsc::channel(1);
     let (reply, mut replies) = mpsc::channel(1);
-    let other = std::thread::spawn(move || {
-        block_on(async {
-            while let Some(request) = requests.recv().await {
-                reply.send(request).await.expect("somebody who waits");
-            }
-        });
-    });
-    let time = block_on(async move {
+    let mut answer = async move || {
+        while let Some(request) = requests.recv().await {
+            reply.send(request).await.expect("somebody who waits");
+        }
+    };
+    let mut ask = async move || {
         let start = Instant::now();
         for n in 0..count {
             send.send(n).await.expect("the other thread");
             assert_eq!(replies.recv().await, Some(n));
         }
         start.elapsed()
-    });
-    other.join().expect("the other thread");
-    time
+    };
+    on_two_cores(move || block_on(ask()), move || block_on(answer()))
 }
 
 fn echo(count: u64) -> Duration {
