@@ -63,6 +63,8 @@ pub(crate) struct Replica {
     pub(crate) uses: u8,
     /// The core that the connection leads to, while there is one.
     pub(crate) station: Option<Station>,
+    /// Its connection broke, and may be there again before then.
+    pub(crate) back_until: Instant,
     /// It will close that connection: nothing new for it.
     pub(crate) leaving: bool,
     /// It is none of the set any more: nothing new for it, and no hope of it.
@@ -288,6 +290,7 @@ impl Replicas {
             timing: Timing::default(),
             uses: 0,
             station: None,
+            back_until: Instant::EPOCH,
             leaving: false,
             removed: false,
             in_flight: 0,

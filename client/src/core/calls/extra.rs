@@ -257,15 +257,17 @@ impl<P> Calls<P> {
                 self.slots.get_mut(slot).held.get_or_insert(late);
                 return Some(self.fail_held(slot, now));
             }
-            if self.may_strand(slot) {
-                self.strand(slot, now);
-                self.arm(slot);
-                return None;
+            if !self.may_strand(slot) {
+                if self.plan_retry(slot, now) {
+                    return None;
+                }
+                if !self.may_come_back(slot, now) {
+                    return Some(self.fail_held(slot, now));
+                }
             }
-            if self.plan_retry(slot, now) {
-                return None;
-            }
-            return Some(self.fail_held(slot, now));
+            self.strand(slot, now);
+            self.arm(slot);
+            return None;
         };
         if end == End::Replied && !self.afford(slot, Token::Paid, now) {
             return Some(self.fail_held(slot, now));

@@ -251,8 +251,10 @@ impl<P> Calls<P> {
     /// The connection to the replica closed, or was given up.
     pub fn on_closed(&mut self, id: ReplicaId, now: Instant) {
         if let Some(place) = self.replicas.find(id) {
-            self.replicas.get_mut(place).station = None;
-            if self.replicas.get(place).in_flight > 0 {
+            let back_until = now + self.config.patience;
+            let replica = self.replicas.get_mut(place);
+            (replica.station, replica.back_until) = (None, back_until);
+            if replica.in_flight > 0 {
                 self.see_failure(place, now);
             }
             self.lose_all(place, now);

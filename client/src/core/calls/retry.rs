@@ -63,7 +63,7 @@ impl<P> Calls<P> {
                 self.plan_hedge(slot, now);
                 self.arm(slot);
             }
-            None if self.may_strand(slot) => {
+            None if self.may_strand(slot) || self.may_come_back(slot, now) => {
                 self.strand(slot, now);
                 self.arm(slot);
             }

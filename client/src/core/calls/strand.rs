@@ -9,6 +9,7 @@ use bowline_protocol::ErrorKind;
 use bowline_time::Instant;
 
 use super::{Calls, Pending};
+use crate::core::replicas::Replica;
 
 impl<P> Calls<P> {
     /// No copy of the call is out; it waits for a replica.
@@ -68,12 +69,26 @@ impl<P> Calls<P> {
         let may_connect = || {
             !self.config.patience.is_zero()
                 && self.replicas.iter().all(|(place, it)| !it.fits(wanted) || !allows(place))
-                && self.replicas.iter().any(|(place, it)| {
-                    let takes = it.serves(wanted) && call.size <= it.takes;
-                    takes && !call.was_failed_by(place) && allows(place)
-                })
+                && self.any_could_take(slot, |_| true)
         };
         self.lacks_room(slot) || may_connect()
+    }
+
+    /// All that are connected have failed the call, but one has not whose connection broke just now:
+    /// it may be back in a moment. (A client that stood still finds its connections closed one by one.)
+    /// One that is gone for long makes no call wait that others have answered.
+    pub(super) fn may_come_back(&self, slot: u32, now: Instant) -> bool {
+        self.any_could_take(slot, |it| it.station.is_none() && now < it.back_until)
+    }
+
+    /// Connected or not, a replica is of that kind and serves the call, takes it and has not failed it.
+    fn any_could_take(&self, slot: u32, is_meant: impl Fn(&Replica) -> bool) -> bool {
+        let call = self.slots.get(slot);
+        let wanted = call.wanted();
+        self.replicas.iter().any(|(place, it)| {
+            let takes = is_meant(it) && it.serves(wanted) && call.size <= it.takes;
+            takes && !call.was_failed_by(place) && call.key_allows(&self.replicas, place)
+        })
     }
 
     /// A connected replica would be asked that has not failed the call, had it room.

@@ -145,3 +145,42 @@ fn a_call_that_must_not_run_twice_is_not_kept_once_it_may_have_run() {
     assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
     world.at_rest();
 }
+
+#[test]
+fn beside_replicas_that_failed_it_a_call_waits_for_one_whose_connection_broke_just_now() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    world.closed(C);
+    assert_eq!(world.reply(A, call, 0, Status::Stale), None);
+    world.sends.clear();
+    world.closed(B);
+    world.waits();
+    world.connected(C);
+    assert_eq!(world.sent(), (C, 2, Cause::Redispatch));
+    assert!(world.ok(C, call, 2).is_some());
+    world.at_rest();
+}
+
+#[test]
+fn one_that_is_gone_for_long_is_not_waited_for_beside_replicas_that_failed_the_call() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
+    world.closed(C);
+    world.pass(MS(20));
+    let call = world.start(world.none);
+    assert_eq!(world.reply(A, call, 0, Status::Stale), None);
+    let done = world.reply(B, call, 1, Status::Stale).expect("at once");
+    assert_eq!(done.result.map_err(|error| error.kind), Err(ErrorKind::Stale));
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_all_failed_is_not_kept_for_one_that_failed_it_and_is_gone() {
+    let mut world = World::new();
+    let call = world.start(world.none);
+    assert_eq!(world.reply(A, call, 0, Status::Stale), None);
+    assert_eq!(world.reply(B, call, 1, Status::Stale), None);
+    world.closed(A);
+    let done = world.reply(C, call, 2, Status::Stale).expect("at once");
+    assert_eq!(done.result.map_err(|error| error.kind), Err(ErrorKind::Stale));
+    world.at_rest();
+}
