@@ -103,6 +103,10 @@ fn a_failure_tells_what_happened_and_brings_the_services_payload() {
         assert_eq!(failure.error().kind, ErrorKind::App(7));
         assert_eq!(failure.payload(), b"why");
         assert_eq!(failure.outcome().unwrap().attempts, 1, "it ran, and is not idempotent");
+        assert!(!failure.to_string().contains("why"), "that is for who knows the service");
+        world.servers.iter().for_each(|server| server.answer.set(Answer::Fail(Status::Failed)));
+        let failure = world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap_err();
+        assert_eq!(failure.to_string(), "the handler failed (it ran): why");
     });
 }
 
@@ -114,6 +118,22 @@ fn a_refused_or_shed_copy_is_sent_again_elsewhere() {
         world.servers[1].answer.set(Answer::End(How::Shed));
         let reply = world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap();
         assert_eq!((reply.outcome().attempts, &reply[..]), (3, &b"x"[..]));
+    });
+}
+
+#[test]
+fn a_replica_that_withdraws_all_it_is_sent_fails_no_call_that_another_would_serve() {
+    run(async {
+        let world = World::new().await;
+        world.servers[0].answer.set(Answer::End(How::Withdrawn));
+        let reply = world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap();
+        assert_eq!((reply.outcome().attempts, &reply[..]), (2, &b"x"[..]));
+        world.servers.iter().for_each(|server| server.answer.set(Answer::End(How::Withdrawn)));
+        let failure = world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap_err();
+        assert_eq!(
+            (failure.error().kind, failure.outcome().unwrap().attempts),
+            (ErrorKind::Shed, 3)
+        );
     });
 }
 

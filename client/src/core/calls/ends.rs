@@ -129,7 +129,13 @@ impl<P> Calls<P> {
     pub(super) fn fail_held(&mut self, slot: u32, now: Instant) -> Done {
         let call = self.slots.get(slot);
         let executed = call.executed();
-        let held = call.held.unwrap_or(Error::new(ErrorKind::NoReplica, Executed::No));
+        // Copies of which each is said to have stopped the other leave no error.
+        let kind = match (call.sent, executed) {
+            (0, _) => ErrorKind::NoReplica,
+            (_, Executed::No) => ErrorKind::Shed,
+            (_, Executed::Yes | Executed::Unknown) => ErrorKind::Failed,
+        };
+        let held = call.held.unwrap_or(Error::new(kind, executed));
         self.done(slot, Err(Error { executed, ..held }), None, now)
     }
 

@@ -164,23 +164,23 @@ impl<P> Calls<P> {
         if ended.how.started() {
             self.see_start(slot, n);
         }
-        let (end, error) = match ended.how {
-            How::Withdrawn => (End::Withdrawn, None),
-            // Nobody here asked for that, and no twin: the server ran out of the call's time, or,
-            // before that, stopped it of its own accord.
-            How::Aborted if ended.by.is_none() => {
-                let copy = self.slots.get(slot).copies[usize::from(n)];
-                let late = now >= copy.until;
-                if !late && self.slots.get(slot).is_waiting() {
-                    self.see_failure(copy.replica, now);
-                }
-                let kind = if late { ErrorKind::DeadlineExceeded } else { ErrorKind::Failed };
-                (End::Aborted, Some(Error::new(kind, Executed::Yes)))
-            }
-            How::Aborted => (End::Aborted, None),
-            How::Shed => (End::Shed, Some(Error::new(ErrorKind::Shed, Executed::No))),
+        let call = self.slots.get(slot);
+        let copy = call.copies[usize::from(n)];
+        // None but its twin stops a copy for which the caller waits; else its server did so of its own
+        // accord. That is no failure if it ran out of the call's time.
+        let by_twin = copy.tied && ended.by == Some(u16::from(Call::<P>::twin_of(n)));
+        let late = ended.how == How::Aborted && now >= copy.until;
+        if ended.how != How::Shed && !by_twin && !late && call.is_waiting() {
+            self.see_failure(copy.replica, now);
+        }
+        let (end, kind, executed) = match ended.how {
+            How::Withdrawn => (End::Withdrawn, ErrorKind::Shed, Executed::No),
+            How::Aborted if late => (End::Aborted, ErrorKind::DeadlineExceeded, Executed::Yes),
+            How::Aborted => (End::Aborted, ErrorKind::Failed, Executed::Yes),
+            How::Shed => (End::Shed, ErrorKind::Shed, Executed::No),
         };
-        self.end_unanswered(slot, n, end, error, now);
+        let error = Error::new(kind, executed);
+        self.end_unanswered(slot, n, end, (!by_twin).then_some(error), now);
     }
 
     /// A copy was refused. The replica is spared for as long as it asked.

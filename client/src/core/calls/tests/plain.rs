@@ -258,7 +258,8 @@ fn when_all_that_are_left_are_too_far_the_deadline_is_held_to_have_passed() {
     let mut world = World::new();
     let call = world.start(world.none);
     [A, B, C].into_iter().for_each(|replica| world.calls.on_rtt(replica, DEADLINE));
-    world.ended(A, call, 0, How::Withdrawn);
+    world.calls.on_cut(A, attempt(call, 0), world.now);
+    world.drain();
     assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
     world.at_rest();
 }

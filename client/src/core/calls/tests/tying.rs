@@ -197,15 +197,45 @@ fn both_withdrawn_is_answered_with_a_new_copy_at_once() {
 }
 
 #[test]
-fn a_server_that_withdraws_for_ever_is_not_asked_for_ever() {
+fn a_replica_that_withdraws_a_copy_which_no_twin_stopped_has_failed_the_call() {
     let mut world = World::new();
     let call = world.start(world.none);
-    for n in 0..8 {
-        assert_eq!(world.sent().1, n);
-        world.ended(A, call, n, How::Withdrawn);
+    for (at, n) in [(A, 0), (B, 1), (C, 2)] {
+        assert_eq!((world.sends[0].0, world.sent().1), (at, n), "none is asked twice");
+        // The first two say that a twin did: but the copy has none.
+        world.ended(at, call, n, How::Withdrawn);
     }
-    assert_eq!(world.result(), Err(ErrorKind::NoReplica));
+    assert_eq!(world.result(), Err(ErrorKind::Shed), "three are connected");
     world.at_rest();
+}
+
+#[test]
+fn a_replica_that_withdraws_whatever_it_is_sent_is_ejected() {
+    let mut world = World::new();
+    for _ in 0..5 {
+        let call = world.start(world.none);
+        world.ended(A, call, 0, How::Withdrawn);
+        assert!(world.ok(B, call, 1).is_some());
+    }
+    assert_eq!(world.calls.counters().ejected, 1);
+    world.sends.clear();
+    world.start(world.none);
+    assert_eq!(world.sent().0, B);
+}
+
+#[test]
+fn of_two_copies_that_are_said_to_have_stopped_each_other_and_no_third_the_error_says_what_became()
+{
+    let limits = crate::core::Limits { attempts: 2, ..Default::default() };
+    for (how, kind) in [(How::Withdrawn, ErrorKind::Shed), (How::Aborted, ErrorKind::Failed)] {
+        let mut world = World::new();
+        world.calls.limit_copies(world.tied, limits).unwrap();
+        let call = pair(&mut world);
+        world.ended(A, call, 0, How::Withdrawn);
+        world.ended(B, call, 1, how);
+        assert_eq!(world.result(), Err(kind), "all three are connected");
+        world.at_rest();
+    }
 }
 
 #[test]
