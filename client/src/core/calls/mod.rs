@@ -432,19 +432,25 @@ impl<P> Calls<P> {
             return Err(ErrorKind::DeadlineExceeded);
         }
         let order = spec.shard_key.map_or(Order::First, Order::Key);
-        if self.replicas.none_takes(spec.size) {
-            return Err(ErrorKind::PayloadTooLarge);
-        }
         let wanted = Wanted { seq: 0, size: spec.size, method: spec.method, key: spec.shard_key };
-        if self.replicas.none_serves(wanted) {
-            return Err(ErrorKind::NoReplica);
-        }
         let first = self.pick_first(now, wanted, order, spec.options.fresh);
-        let waits = || self.replicas.iter().any(|(_, replica)| replica.lacks_room(wanted));
-        if first.is_none() && self.config.patience.is_zero() && !waits() {
-            return Err(ErrorKind::NoReplica);
+        if first.is_none() {
+            self.may_wait(wanted)?;
         }
         Ok(first)
+    }
+
+    /// No replica can be sent that now. Whether one may be later, and the call may wait for it.
+    fn may_wait(&self, wanted: Wanted) -> Result<(), ErrorKind> {
+        if self.replicas.none_takes(wanted.size) {
+            return Err(ErrorKind::PayloadTooLarge);
+        }
+        let waits = || self.replicas.iter().any(|(_, replica)| replica.lacks_room(wanted));
+        let may = !self.config.patience.is_zero() || waits();
+        if self.replicas.none_serves(wanted) || !may {
+            return Err(ErrorKind::NoReplica);
+        }
+        Ok(())
     }
 
     /// One that is known to be behind what is asked for only if there is no other.
