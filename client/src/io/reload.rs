@@ -3,9 +3,12 @@
 //!
 //! A thread of its own does it, since reading files and asking for names blocks. It looks a few
 //! times a second at the file's date and length: an editor that replaces the file, a link that is
-//! turned over, or a mounted map are all seen alike.
+//! turned over, or a mounted map are all seen alike. What has changed is read once two looks in a row
+//! find the same: the first half of a file that is still being written may well be valid. (Who pauses
+//! for longer in the midst of it writes another file, and renames that.)
 
 use std::fs;
+use std::mem;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +27,8 @@ use super::live::Live;
 /// How often is looked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatchConfig {
-    /// How often the file is looked at, and whether a signal came.
+    /// How often the file is looked at, and whether a signal came. A change is read at the second look
+    /// that finds it, after a signal at the first.
     pub look: Duration,
     /// How often names of replicas are looked up again.
     pub resolve: Duration,
@@ -151,26 +155,30 @@ const MOST_ASKING: Duration = Duration::from_secs(3);
 /// Where configurations come from.
 struct Source {
     path: PathBuf,
-    seen: Option<(SystemTime, u64)>,
+    /// As it was when it was read, and as it was found by the last look.
+    read: Option<Stamp>,
+    found: Option<Stamp>,
     every: Duration,
     resolved: Instant,
 }
 
 impl Source {
     fn new(path: PathBuf, every: Duration) -> Source {
-        Source { path, seen: None, every, resolved: Instant::now() }
+        Source { path, read: None, found: None, every, resolved: Instant::now() }
     }
 
     /// What the file says now. Names whose addresses are known have their turn later.
     fn read(&mut self, known: &[Replica]) -> Result<Config, FileError> {
         // Before it is read: what changes meanwhile is read the next time.
-        self.seen = stamp(&self.path);
+        self.read = stamp(&self.path);
         Config::from_file_again(&self.path, known)
     }
 
     /// Another configuration, if there is a reason for one.
     fn next(&mut self, told: bool, now: &Config) -> Option<Result<Config, FileError>> {
-        if told || stamp(&self.path) != self.seen {
+        let found = stamp(&self.path);
+        let is_settled = mem::replace(&mut self.found, found) == found;
+        if told || is_settled && found != self.read {
             return Some(self.read(&now.replicas));
         }
         if self.resolved.elapsed() < self.every {
@@ -181,8 +189,11 @@ impl Source {
     }
 }
 
-/// When the file was changed, and how long it is; None if it is not there.
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+/// When a file was changed, and how long it is.
+type Stamp = (SystemTime, u64);
+
+/// None if it is not there.
+fn stamp(path: &Path) -> Option<Stamp> {
     let about = fs::metadata(path).ok()?;
     Some((about.modified().ok()?, about.len()))
 }
@@ -252,15 +263,35 @@ mod tests {
         (folder, path, source, config)
     }
 
+    /// What the second look says of a file that has changed.
+    fn settled(source: &mut Source, config: &Config) -> Option<Result<Config, FileError>> {
+        assert!(source.next(false, config).is_none(), "it may still be written");
+        source.next(false, config)
+    }
+
     #[test]
     fn a_file_is_read_again_when_it_has_changed_or_when_told_and_not_else() {
         let (_folder, path, mut source, config) = source(&written(7000));
         assert!(source.next(false, &config).is_none());
         assert!(source.next(true, &config).unwrap().is_ok());
         fs::write(&path, written(17000)).unwrap();
-        let found = source.next(false, &config).unwrap().unwrap();
+        let found = settled(&mut source, &config).unwrap().unwrap();
         assert_eq!(found.replicas[0].address.port(), 17000);
         assert!(source.next(false, &config).is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_read_when_it_is_whole() {
+        let (_folder, path, mut source, config) = source(&written(7000));
+        // Each is valid, and says something else.
+        let whole = format!("{}[[method]]\nid = 1\nidempotent = true\n", written(7000));
+        for length in [written(7000).len(), whole.len() - "idempotent = true\n".len()] {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert!(source.next(false, &config).is_none(), "{length}");
+        }
+        fs::write(&path, &whole).unwrap();
+        let found = settled(&mut source, &config).unwrap().unwrap();
+        assert!(found.methods[0].1.idempotent);
     }
 
     #[test]
@@ -268,7 +299,7 @@ mod tests {
         let (_folder, path, mut source, config) = source(&written(7000));
         let (shared, live) = (Shared::default(), Live::new(config.clone()).unwrap());
         let look = |source: &mut Source| {
-            shared.take(source.next(false, &config), &live, |config| config);
+            shared.take(settled(source, &config), &live, |config| config);
             (shared.loaded.load(Relaxed), shared.refused.load(Relaxed))
         };
         fs::write(&path, "[[replica]]\nid = 70000\n").unwrap();
@@ -320,7 +351,7 @@ mod tests {
         let (_folder, path, mut source, mut config) = source(&written(7000));
         config.replicas[0].host = Some("no such host:7000".to_owned());
         fs::write(&path, format!("second_copies = false\n{named}")).unwrap();
-        let found = source.next(false, &config).unwrap().unwrap();
+        let found = settled(&mut source, &config).unwrap().unwrap();
         assert!(!found.core.switch.is_on());
         assert_eq!(found.replicas[0].address, config.replicas[0].address);
     }
