@@ -8,7 +8,7 @@ use bowline_runtime::{JoinHandle, Stage, spawn, spawn_at, timeout};
 use tracing::{info, warn};
 
 use super::call::Call;
-use super::config::{Config, ConnectError, Replica, Spot};
+use super::config::{Config, ConnectError, Replica};
 use super::connection::Terms;
 use super::live::Live;
 use super::members::Members;
@@ -54,8 +54,13 @@ impl Client {
             }
         };
         if timeout(config.patience, all).await.is_err() && client.connected() == 0 {
-            let last = shell.state.borrow_mut().last_error.take();
-            let last = last.unwrap_or_else(|| "none: no dial has ended".to_owned());
+            let state = shell.state.borrow();
+            let of = |replica: &Replica| {
+                let last = state.last_errors.get(&replica.id.0).map(String::as_str);
+                let last = last.unwrap_or("it has not answered yet");
+                format!("replica {} at {}: {last}", replica.id, replica.address)
+            };
+            let last = config.replicas.iter().map(of).collect::<Vec<_>>().join("; ");
             return Err(ConnectError::NoReplica { patience: config.patience, last });
         }
         Ok(client)
@@ -63,8 +68,7 @@ impl Client {
 
     /// A client whose tasks have been spawned.
     fn begin(config: &Config) -> Result<Client, ConnectError> {
-        check_replicas(&config.replicas)?;
-        config.check_sizes()?;
+        config.check()?;
         let id = getrandom::u64().map_err(|error| ConnectError::Random(error.to_string()))?;
         let mut core = config.core.clone();
         if core.seed == 0 {
@@ -220,18 +224,4 @@ async fn follow(live: Live, shell: Rc<Shell>, members: Rc<Members>) {
         }
         shell.pump();
     }
-}
-
-/// Two connections of one number would take each other's copies off the book.
-pub(super) fn check_replicas(replicas: &[Replica]) -> Result<(), ConnectError> {
-    if replicas.is_empty() {
-        return Err(ConnectError::NoReplicas);
-    }
-    for (n, replica) in replicas.iter().enumerate() {
-        replica.placement(0, None, Spot::default()).validate()?;
-        if replicas[..n].iter().any(|other| other.id == replica.id) {
-            return Err(ConnectError::Twice(replica.id));
-        }
-    }
-    Ok(())
 }

@@ -77,6 +77,20 @@ impl Replica {
         Replica { results: Some(store.to_owned()), ..self }
     }
 
+    /// Nothing listens on port 0; and of two that are at one address only the one is met whose number
+    /// is told there.
+    pub(super) fn check_beside(&self, others: &[Replica]) -> Result<(), ConnectError> {
+        let Replica { id, address, .. } = *self;
+        if address.port() == 0 {
+            return Err(ConnectError::NoPort(id));
+        }
+        match others.iter().find(|other| other.id == id || other.address == address) {
+            Some(other) if other.id == id => Err(ConnectError::Twice(id)),
+            Some(other) => Err(ConnectError::SameAddress { one: other.id, other: id, address }),
+            None => Ok(()),
+        }
+    }
+
     /// Its place and role as the machine has it; failure domains are numbers there, and so are stores
     /// of results.
     pub(super) fn placement(&self, domain: u32, results: Option<u32>, from: Spot<'_>) -> Placement {
@@ -259,9 +273,39 @@ impl Config {
         self.live.as_ref().map_or_else(|| self.clone(), Live::client_config)
     }
 
+    /// What can be told of it without connecting.
+    pub(super) fn check(&self) -> Result<(), ConnectError> {
+        if self.replicas.is_empty() {
+            return Err(ConnectError::NoReplicas);
+        }
+        for (n, replica) in self.replicas.iter().enumerate() {
+            replica.placement(0, None, Spot::default()).validate()?;
+            replica.check_beside(&self.replicas[..n])?;
+        }
+        self.check_sizes()?;
+        self.core.validate()?;
+        for (_, of) in &self.methods {
+            of.validate()?;
+        }
+        let served = self.replicas.iter().flat_map(|replica| replica.methods.iter().flatten());
+        let methods = self.methods.iter().map(|(method, _)| method);
+        methods.chain(served).try_for_each(|method| self.check_method(*method))
+    }
+
+    /// A setting for a method that the service has not would never count.
+    fn check_method(&self, method: Method) -> Result<(), ConnectError> {
+        let Some(service) = self.service.filter(|service| service.method(method).is_none()) else {
+            return Ok(());
+        };
+        let known = service.methods.iter().map(|it| format!("{} ({})", it.number.0, it.name));
+        let known = known.collect::<Vec<_>>().join(", ");
+        Err(ConnectError::NoSuchMethod { method, service: service.name, known })
+    }
+
     pub(super) fn check_sizes(&self) -> Result<(), ConfigError> {
         let Config { max_reply, reply_budget, .. } = *self;
-        core::check("max_reply", max_reply, max_reply <= MAX_PAYLOAD, "up to 67108864")?;
+        let held = (1..=MAX_PAYLOAD).contains(&max_reply);
+        core::check("max_reply", max_reply, held, "1 to 67108864")?;
         core::check(
             "reply_budget",
             reply_budget,
@@ -295,14 +339,37 @@ pub enum ConnectError {
     #[error("no replica is configured")]
     NoReplicas,
     /// Two replicas have one number.
-    #[error("replica {0} is there twice")]
+    #[error("replica {0} is here twice; each needs its own id")]
     Twice(ReplicaId),
+    /// Nothing listens there.
+    #[error("replica {0} has port 0; it needs the port that it listens on")]
+    NoPort(ReplicaId),
+    /// Two replicas can't listen there.
+    #[error("replicas {one} and {other} are both at {address}; each needs its own address")]
+    SameAddress {
+        /// The first of them.
+        one: ReplicaId,
+        /// The second.
+        other: ReplicaId,
+        /// Where both are said to be.
+        address: SocketAddr,
+    },
+    /// Something is set for a method that the service does not have.
+    #[error("method {} is set, but {service:?} has no such method; it has {known}", method.0)]
+    NoSuchMethod {
+        /// Its number.
+        method: Method,
+        /// The service's name.
+        service: &'static str,
+        /// The methods that it has, by number and name.
+        known: String,
+    },
     /// No replica could be reached.
-    #[error("no replica could be reached within {patience:?}; the last to fail was {last}")]
+    #[error("no replica could be reached within {patience:?}: {last}")]
     NoReplica {
         /// How long it was tried.
         patience: Duration,
-        /// What went wrong last, and with whom.
+        /// Of each replica where it is, and what went wrong there last.
         last: String,
     },
 }

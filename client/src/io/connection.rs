@@ -112,8 +112,7 @@ pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
             true => warn!(replica = id, %address, ?wait, "{ended}; it is dialled until it is back"),
             false => debug!(replica = id, %address, ?wait, "{ended}"),
         }
-        let text = format!("replica {} at {}: {ended}", replica.id, replica.address);
-        shell.state.borrow_mut().last_error = Some(text);
+        shell.state.borrow_mut().last_errors.insert(id, ended.to_string());
         shell.changed.notify();
         sleep(wait).await;
     }

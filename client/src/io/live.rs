@@ -11,7 +11,6 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
 
-use super::client::check_replicas;
 use super::config::{Config, ConnectError};
 
 /// The configuration that some clients have in common, on any number of cores: a handle that can
@@ -53,7 +52,7 @@ impl Live {
     ///
     /// [`ConnectError`]: a setting out of its range, or no replica.
     pub fn new(mut config: Config) -> Result<Live, ConnectError> {
-        validate(&config)?;
+        config.check()?;
         config.live = None;
         let shared = Shared { config: Arc::new(config), generation: 0, wakers: Vec::new() };
         Ok(Live { shared: Arc::new(Mutex::new(shared)) })
@@ -68,7 +67,7 @@ impl Live {
     ///
     /// [`ConnectError`] as for [`Live::new`]; nothing has changed then.
     pub fn set(&self, mut config: Config) -> Result<(), ConnectError> {
-        validate(&config)?;
+        config.check()?;
         // It would hold itself for ever: one that was made for a client names what is set here.
         config.live = None;
         let mut shared = self.lock();
@@ -133,15 +132,6 @@ impl Live {
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn validate(config: &Config) -> Result<(), ConnectError> {
-    check_replicas(&config.replicas)?;
-    config.core.validate()?;
-    for (_, of) in &config.methods {
-        of.validate()?;
-    }
-    Ok(())
 }
 
 #[cfg(all(test, loom))]

@@ -21,7 +21,7 @@ use super::call::{Call, Calling};
 use super::client::Client;
 use super::config::{Config, ConnectError};
 use super::numbers::{Numbers, Snapshot};
-use super::reply::{Failure, Reply, version};
+use super::reply::{Failure, Reply, version, write_error};
 use super::shell::Answer;
 use crate::core::{Counters, Outcome};
 
@@ -101,7 +101,7 @@ impl AsRef<[u8]> for RemoteReply {
 
 impl fmt::Display for RemoteFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        write_error(f, &self.error, &self.payload)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use bowline_protocol::{Error, Freshness, Label};
+use bowline_protocol::{Error, ErrorKind, Freshness, Label};
 use bowline_runtime::payload::Payload;
 
 use super::shell::Answer;
@@ -100,7 +100,22 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        write_error(f, &self.error, self.payload())
+    }
+}
+
+/// An error, and what the server says of it if it is none of the service's own, and a line of text.
+pub(super) fn write_error(
+    f: &mut fmt::Formatter<'_>,
+    error: &Error,
+    payload: &[u8],
+) -> fmt::Result {
+    write!(f, "{error}")?;
+    let is_own = matches!(error.kind, ErrorKind::App(_));
+    let is_line = |it: &&str| !it.is_empty() && it.len() <= 512 && !it.contains(char::is_control);
+    match std::str::from_utf8(payload).ok().filter(is_line) {
+        Some(words) if !is_own => write!(f, ": {words}"),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a client's tasks and futures share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -68,8 +69,8 @@ pub(super) struct State {
     woken: Vec<Waker>,
     /// When the timer task wakes up.
     pub(super) armed: Instant,
-    /// What went wrong last with a connection.
-    pub(super) last_error: Option<String>,
+    /// What went wrong last with each replica's connection, by its id.
+    pub(super) last_errors: BTreeMap<u16, String>,
     /// Spans, if anybody wants them.
     spans: Option<Spans>,
 }
@@ -87,7 +88,7 @@ impl Shell {
             waiters: Slab::new(),
             woken: Vec::new(),
             armed: Instant::FAR_FUTURE,
-            last_error: None,
+            last_errors: BTreeMap::new(),
             spans,
         };
         Shell {

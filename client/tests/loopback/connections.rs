@@ -3,8 +3,9 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
+use bowline_client::io::{Live, MethodConfig};
 use bowline_client::{Client, Config, ConnectError, Replica};
-use bowline_protocol::{ErrorKind, ReplicaId};
+use bowline_protocol::{ErrorKind, Method, MethodInfo, ReplicaId, ServiceInfo};
 
 use crate::server::{Answer, LONG, READ, Server, World, config, run};
 
@@ -95,6 +96,38 @@ fn without_any_replica_the_error_says_who_failed_and_why() {
         assert!(matches!(error, ConnectError::NoReplica { .. }));
         let text = error.to_string();
         assert!(text.contains("replica 1") && text.contains("refused"), "{text}");
+    });
+}
+
+#[test]
+fn without_any_replica_the_error_says_of_each_what_went_wrong_there() {
+    run(async {
+        let servers = [Server::start(1), Server::start(9)];
+        servers[0].stop();
+        let at = |n: usize| servers[n].address;
+        let mut config = Config::new([Replica::new(1, at(0)), Replica::new(2, at(1))]);
+        config.patience = Duration::from_millis(50);
+        let text = Client::connect(config).await.err().unwrap().to_string();
+        for of in [format!("replica 1 at {}: ", at(0)), format!("replica 2 at {}: ", at(1))] {
+            assert!(text.contains(&of), "{text}");
+        }
+        assert!(text.contains("refused") && text.contains("replica 2 was expected"), "{text}");
+    });
+}
+
+#[test]
+fn what_is_set_for_a_method_that_the_service_has_not_is_refused_by_its_number() {
+    const SERVICE: ServiceInfo = ServiceInfo::new("store", &[MethodInfo::new(READ, "read")]);
+    run(async {
+        let server = Server::start(1);
+        let config = || config(std::slice::from_ref(&server)).service(SERVICE);
+        let text = "method 7 is set, but \"store\" has no such method; it has 1 (read)";
+        let set = config().method(Method(7), MethodConfig::default());
+        assert_eq!(Client::connect(set).await.err().unwrap().to_string(), text);
+        let mut served = config();
+        served.replicas[0].methods = Some(vec![READ, Method(7)]);
+        assert_eq!(Live::new(served).err().unwrap().to_string(), text);
+        assert!(Live::new(config().method(READ, MethodConfig::default())).is_ok());
     });
 }
 

@@ -305,10 +305,24 @@ pub(super) const ALL: &[Mutation] = &[
         "        call.len == 0 && self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))",
     ),
     mutation(
+        "who withdrew a copy of its own accord is asked again",
+        FRAMES,
+        "        self.end_unanswered(slot, n, end, (!by_twin).then_some(error), now);",
+        "        let asked = by_twin || ended.how == How::Withdrawn;\n        self.end_unanswered(slot, n, end, (!asked).then_some(error), now);",
+    )
+    .held_by("core::calls::tests::tying::a_replica_that_withdraws_a_copy_which_no_twin_stopped_has_failed_the_call"),
+    mutation(
+        "none is waited for that may be back in a moment while one is connected that failed the call",
+        STRAND,
+        "        self.any_could_take(slot, |it| it.station.is_none() && now < it.back_until)",
+        "        let _ = now;\n        self.any_could_take(slot, |it| it.station.is_none() && false)",
+    )
+    .held_by("core::calls::tests::stranding::beside_replicas_that_failed_it_a_call_waits_for_one_whose_connection_broke_just_now"),
+    mutation(
         "who stopped a copy of its own accord is asked again",
         FRAMES,
-        "                (End::Aborted, Some(Error::new(kind, Executed::Yes)))",
-        "                let _ = kind;\n                (End::Aborted, None)",
+        "        self.end_unanswered(slot, n, end, (!by_twin).then_some(error), now);",
+        "        let asked = by_twin || ended.how == How::Aborted;\n        self.end_unanswered(slot, n, end, (!asked).then_some(error), now);",
     ),
     mutation(
         "a reply that does not say how fresh it is is fresh enough",

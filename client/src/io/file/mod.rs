@@ -14,6 +14,7 @@
 //!     load_lifetime = "100ms"     # what a replica says of its load and freshness counts so long
 //!     reserve = "0s"              # of each deadline for the caller's own work after the reply
 //!     patience = "1s"             # a call waits so long for a replica to be connected
+//!     max_reply = 1048576         # the largest payload of a reply, in bytes; stays as it was on reload
 //!     retry = { most = 2, first = "1ms", max = "100ms" }   # what all replicas refused
 //!     eject = { after = 5, first = "1s", max = "30s" }     # or { enabled = false }
 //!
@@ -102,6 +103,7 @@ mod span;
 mod srv;
 mod written;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -109,13 +111,13 @@ use bowline_protocol::Method;
 
 use self::line::{Step, line_of};
 use self::written::{MOST_ERROR, Written, WrittenCandidate, WrittenHedge, WrittenMethod};
-use super::config::{Config, MethodConfig, Replica, Spot};
+use super::config::{Config, ConnectError, MethodConfig, Replica, Spot};
 use crate::core::{Budget, Candidate, ConfigError};
 
 pub(super) use self::resolve::{Found, find_set, resolve};
 
 /// What is wrong with a configuration file.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum FileError {
     /// It can't be read.
     #[error("{path}: {error}")]
@@ -136,6 +138,16 @@ pub enum FileError {
         /// What is wrong, and what would not be.
         what: String,
     },
+}
+
+/// What `main` prints of an error that it returns: the line and the cure, as [`Display`] has it, and
+/// not the whole file.
+///
+/// [`Display`]: fmt::Display
+impl fmt::Debug for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Config {
@@ -173,6 +185,8 @@ impl Config {
         config.core.switch.set(written.second_copies);
         written.set(&mut config.core);
         config.core.validate().map_err(|error| refused(text, &[], &error))?;
+        config.max_reply = written.max_reply.unwrap_or(config.max_reply);
+        config.check_sizes().map_err(|error| refused(text, &[], &error))?;
         (config.zone, config.region) = (written.zone, written.region);
         if let Some(budget) = &written.budget {
             let budget = Budget::new(budget.config());
@@ -185,11 +199,10 @@ impl Config {
                 let way = [Step::Key("replica"), Step::Item(n)];
                 let valid = replica.placement(0, None, Spot::default()).validate();
                 valid.map_err(|error| refused(text, &way, &error))?;
-                if config.replicas.iter().any(|known| known.id == replica.id) {
-                    let id = replica.id;
-                    let what = format!("replica {id} is here twice; each needs its own id");
-                    return Err(value("id", what));
-                }
+                replica.check_beside(&config.replicas).map_err(|error| match error {
+                    ConnectError::Twice(_) => value("id", error.to_string()),
+                    error => value("address", error.to_string()),
+                })?;
                 config.replicas.push(replica);
             }
         }

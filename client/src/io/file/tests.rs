@@ -182,15 +182,15 @@ fn a_replica_that_is_there_twice_or_nowhere_is_refused() {
 
 #[test]
 fn a_name_is_resolved_and_remembered() {
-    let text = "[[replica]]\nid = 2\naddress = \"localhost:7000\"\n";
+    let text = "[[replica]]\nid = 2\naddress = \"localhost:7001\"\n";
     let config = read(text);
     let named = &config.replicas[1];
     assert!(named.address.ip().is_loopback());
-    assert_eq!(named.host.as_deref(), Some("localhost:7000"));
+    assert_eq!(named.host.as_deref(), Some("localhost:7001"));
     assert_eq!(config.replicas[0].host, None);
     let used = "10.9.9.9:7000".parse().unwrap();
-    assert_ne!(resolve("localhost:7000", Some(used)), Ok(used), "it has moved");
-    assert_eq!(resolve("localhost:7000", Some(named.address)), Ok(named.address));
+    assert_ne!(resolve("localhost:7001", Some(used)), Ok(used), "it has moved");
+    assert_eq!(resolve("localhost:7001", Some(named.address)), Ok(named.address));
 }
 
 #[test]
@@ -315,4 +315,35 @@ fn what_could_never_work_is_refused() {
     assert_eq!(found, "line 4: replica.methods is empty, but must be left out, or one at least");
     let found = error("[[method]]\nid = 3\nretry = { first = \"1s\" }\n");
     assert!(found.contains("retry.max is 100ms, but must be at least retry.first"), "{found}");
+}
+
+#[test]
+fn what_could_never_be_reached_is_refused_with_its_line_and_the_cure() {
+    let replica =
+        |id: u16, address: &str| format!("[[replica]]\nid = {id}\naddress = \"{address}\"\n");
+    let found = error(&replica(2, "10.0.0.2:0"));
+    assert_eq!(found, "line 6: replica 2 has port 0; it needs the port that it listens on");
+    let found = error(&replica(2, "127.0.0.1:7000"));
+    let expected = "replicas 1 and 2 are both at 127.0.0.1:7000; each needs its own address";
+    assert_eq!(found, format!("line 6: {expected}"));
+}
+
+#[test]
+fn how_large_a_reply_may_be_is_read_and_checked() {
+    let with = |text: &str| Config::from_toml(&format!("{text}{REPLICA}"));
+    assert_eq!(with("max_reply = 4_194_304\n").unwrap().max_reply, 4 << 20);
+    assert_eq!(with("").unwrap().max_reply, 1 << 20);
+    for (bytes, found) in [("0", "0"), ("67_108_865", "67108865")] {
+        let error = with(&format!("zone = \"a\"\nmax_reply = {bytes}\n")).unwrap_err().to_string();
+        assert_eq!(error, format!("line 2: max_reply is {found}, but must be 1 to 67108864"));
+    }
+}
+
+#[test]
+fn what_main_prints_of_a_bad_file_is_the_line_and_not_the_file() {
+    for text in ["[[method]]\nid = 3\nhegde = {}\n", "[[method]]\nid = 3\nmax_attempts = 9\n"] {
+        let error = Config::from_toml(&format!("{REPLICA}{text}")).unwrap_err();
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert!(format!("{error:?}").contains("line 6"), "{error:?}");
+    }
 }

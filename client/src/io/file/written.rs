@@ -31,6 +31,7 @@ pub(super) struct Written {
     warm_up: Option<Span>,
     load_lifetime: Option<Span>,
     patience: Option<Span>,
+    pub(super) max_reply: Option<u32>,
     reserve: Option<Span>,
     retry: Option<WrittenRetry>,
     eject: Option<WrittenEject>,

@@ -109,7 +109,7 @@ impl Chaos {
         let replica = [A, B, C][self.random.below(3) as usize];
         self.out.retain(|(at, ..)| *at != replica);
         self.world.closed(replica);
-        self.world.calls.on_connected(replica, station(replica));
+        self.world.connected(replica);
     }
 
     /// All connections break; some come back now, the others later.

@@ -67,7 +67,7 @@ fn a_call_for_which_all_are_too_old_says_so() {
 
 #[test]
 fn the_freshest_of_the_results_that_are_too_old_is_told_of_and_ends_the_call_as_stale() {
-    let mut world = World::new();
+    let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
     let call = world.ask(world.none);
     let heard = [(A, 5), (B, 6), (C, 4)].map(|(from, version)| {
         let n = from.0 - A.0;
@@ -86,6 +86,8 @@ fn the_freshest_of_the_results_that_are_too_old_is_told_of_and_ends_the_call_as_
     let call = world.ask(world.none);
     [A, B].iter().for_each(|replica| world.closed(*replica));
     world.done.clear();
+    // Neither is waited for any more.
+    world.pass(MS(20));
     let (at, n, _) = world.sends.last().map(|(at, it)| (*at, it.attempt.n, it.cause)).unwrap();
     assert_eq!((at, world.reply_with(at, call, n, Status::Ok, held(6)).is_some()), (C, true));
     world.at_rest();
