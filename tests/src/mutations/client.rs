@@ -19,6 +19,8 @@ const REPLICAS: &str = "client/src/core/replicas.rs";
 const HEALTH: &str = "client/src/core/health.rs";
 const GUARD: &str = "client/src/core/guard.rs";
 const POLICIES: &str = "client/src/core/policies.rs";
+const PICK: &str = "client/src/core/pick.rs";
+const C3: &str = "client/src/core/c3.rs";
 
 pub(super) const ALL: &[Mutation] = &[
     mutation(
@@ -348,4 +350,46 @@ pub(super) const ALL: &[Mutation] = &[
         "        if !call.may_repeat() && !call.never_ran() {",
         "        if !call.may_repeat() {",
     ),
+    mutation(
+        "what waits in a replica's queue counts as time that it serves",
+        C3,
+        "        let service = (response - load.wait.as_secs_f64()).max(1e-6);",
+        "        let service = response.max(1e-6);",
+    )
+    .held_by("core::c3::tests::what_waits_in_its_queue_is_no_part_of_what_it_takes_to_serve"),
+    mutation(
+        "a replica of which nothing is known is overrun",
+        C3,
+        "            return if in_flight == 0 { 0.0 } else { f64::MAX };",
+        "            return 0.0;",
+    )
+    .held_by("core::c3::tests::a_replica_of_which_nothing_is_known_gets_one_copy_to_see"),
+    mutation(
+        "of all replicas the last is taken, and not the best by what answers take",
+        PICK,
+        "            PickRule::C3 { .. } => drawn[0] = self.better(replicas, [drawn[0], place], now),",
+        "            PickRule::C3 { .. } => drawn[0] = place,",
+    )
+    .held_by("core::pick::tests::the_best_of_all_by_what_answers_take_is_taken_and_one_that_is_new_is_not_flooded"),
+    mutation(
+        "a call that follows another policy has none of its method's limits",
+        POLICIES,
+        "        own.or(others).unwrap_or_default()",
+        "        let _ = others;\n        own.unwrap_or_default()",
+    )
+    .held_by("core::calls::tests::fresh::a_call_that_follows_another_policy_is_judged_and_bounded_as_all_of_its_method"),
+    mutation(
+        "a call that follows another policy is not judged as its method is",
+        POLICIES,
+        "        own.or(others)\n",
+        "        let _ = others;\n        own\n",
+    )
+    .held_by("core::calls::tests::fresh::a_call_that_follows_another_policy_is_judged_and_bounded_as_all_of_its_method"),
+    mutation(
+        "of the results that are too old the oldest is kept",
+        FRAMES,
+        "order(known) >= order(fresh)",
+        "order(known) <= order(fresh)",
+    )
+    .held_by("core::calls::tests::fresh::the_freshest_of_the_results_that_are_too_old_is_told_of_and_ends_the_call_as_stale"),
 ];
