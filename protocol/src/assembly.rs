@@ -11,6 +11,7 @@ use bowline_time::Instant;
 use crate::frame::{
     Cancel, CancelReason, Goodbye, GoodbyeReason, PayloadOf, Reply, Request, Segment,
 };
+use crate::head::Head;
 use crate::id::Attempt;
 use crate::options::{OptionSet, Options};
 
@@ -111,21 +112,6 @@ struct Part<M> {
     memory: Option<M>,
     /// Since when it is under way.
     opened: Instant,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Head {
-    Request(Request),
-    Reply(Reply),
-}
-
-impl Head {
-    const fn name(&self) -> (Attempt, PayloadOf) {
-        match self {
-            Head::Request(request) => (request.attempt, PayloadOf::Request),
-            Head::Reply(reply) => (reply.attempt, PayloadOf::Reply),
-        }
-    }
 }
 
 impl<M: AsMut<Vec<u8>>> Assembly<M> {

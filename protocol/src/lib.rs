@@ -50,6 +50,7 @@ pub mod codec;
 pub mod credit;
 pub mod error;
 pub mod frame;
+mod head;
 pub mod hello;
 pub mod id;
 pub mod inbox;

@@ -57,6 +57,7 @@ use bowline_time::Instant;
 
 use crate::codec;
 use crate::frame::{Frame, PayloadOf, Reply, Request, Segment};
+use crate::head::Head;
 use crate::hello::{Features, Takes};
 use crate::id::Attempt;
 use crate::options::{self, OptionBytes, OptionSet};
@@ -130,21 +131,6 @@ struct Sending<P> {
     pushed: Instant,
     /// What the receiver can do.
     features: Features,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Head {
-    Request(Request),
-    Reply(Reply),
-}
-
-impl Head {
-    const fn name(&self) -> (Attempt, PayloadOf) {
-        match self {
-            Head::Request(request) => (request.attempt, PayloadOf::Request),
-            Head::Reply(reply) => (reply.attempt, PayloadOf::Reply),
-        }
-    }
 }
 
 impl<P: AsRef<[u8]>> Outbox<P> {
