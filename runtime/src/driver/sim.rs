@@ -648,9 +648,7 @@ fn bytes_of(request: &Request) -> Vec<u8> {
 fn send(fd: RawFd, data: &[u8], world: &mut State) -> Step {
     let resets = world.chance(|faults| faults.reset);
     let part = world.part(data.len());
-    let endpoint = world.network.endpoint(fd).filter(|endpoint| !endpoint.reset);
-    let peer = endpoint.and_then(|endpoint| endpoint.peer);
-    if peer.is_none_or(|peer| world.network.endpoint(peer).is_none()) {
+    if world.network.is_broken(fd) {
         return last(-libc::EPIPE);
     }
     if resets {

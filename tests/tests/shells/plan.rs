@@ -67,6 +67,8 @@ pub(crate) enum What {
     Cut(u16),
     /// A server is told to end within a while, and another takes its place.
     Restart(usize, Duration),
+    /// A server's machine loses power, which no connection is told; it is back after a while.
+    PowerLoss(usize, Duration),
 }
 
 impl Plan {
@@ -179,9 +181,10 @@ fn trouble(rng: &mut Rng, servers: u64, span: u64) -> Trouble {
     let server = rng.below(servers) as usize;
     let longest = rng.pick(&[100 * US, 5 * MS, 100 * MS]);
     let span_of = Duration::from_nanos(rng.below(longest));
-    let what = match rng.below(4) {
+    let what = match rng.below(5) {
         0 | 1 => What::Freeze(server, span_of),
         2 => What::Cut(rng.pick(&[200, 1000])),
+        3 => What::PowerLoss(server, span_of),
         _ => What::Restart(server, span_of),
     };
     Trouble { at: Duration::from_nanos(rng.below(span)), what }

@@ -24,6 +24,8 @@ use crate::wire;
 
 /// No run takes longer than this in its own time.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// What a machine without power was sent is given up after this.
+const LINGER: Duration = Duration::from_secs(1);
 /// By when after the last call everything has come to rest.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -44,6 +46,7 @@ pub(crate) struct Ran {
     redispatches: u64,
     lost: u64,
     restarts: u64,
+    power_losses: u64,
     not_accepted: u64,
 }
 
@@ -63,6 +66,7 @@ impl Ran {
         self.redispatches += other.redispatches;
         self.lost += other.lost;
         self.restarts += other.restarts;
+        self.power_losses += other.power_losses;
         self.not_accepted += other.not_accepted;
     }
 
@@ -79,6 +83,7 @@ impl Ran {
             ("copies sent again", self.redispatches),
             ("copies lost with their connection", self.lost),
             ("restarts", self.restarts),
+            ("losses of power", self.power_losses),
             ("accepts without a descriptor", self.not_accepted),
         ] {
             assert!(count > 0, "no {what} in all runs");
@@ -117,7 +122,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Ran, String> {
 
 fn runtime(plan: &Plan, simulation: &Simulation) -> Builder {
     let (count, size) = plan.buffers;
-    let builder = Runtime::builder().buffers(count, size);
+    let builder = Runtime::builder().buffers(count, size).linger(LINGER);
     builder.entries(plan.entries).completions(plan.entries).simulate_in(simulation)
 }
 
@@ -155,6 +160,8 @@ fn file() -> PathBuf {
 struct Cluster {
     addresses: Vec<SocketAddr>,
     running: RefCell<Vec<Running>>,
+    /// Which core of the simulation each is.
+    cores: RefCell<Vec<usize>>,
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -163,6 +170,7 @@ impl Cluster {
         let cluster = Cluster {
             addresses: addresses(plan.servers),
             running: RefCell::default(),
+            cores: RefCell::new((0..plan.servers).collect()),
             seen: Arc::default(),
         };
         for server in 0..plan.servers {
@@ -189,6 +197,10 @@ impl Cluster {
             .expect("the address is nobody else's")
     }
 
+    fn core_of(&self, server: usize) -> usize {
+        self.cores.borrow()[server]
+    }
+
     /// Ends a server within the world, and waits for that.
     async fn stop(&self, simulation: &Simulation, server: usize, grace: Duration) {
         let cores = simulation.cores();
@@ -198,9 +210,13 @@ impl Cluster {
         }
     }
 
-    async fn restart(&self, plan: &Plan, simulation: &Simulation, server: usize, grace: Duration) {
-        self.stop(simulation, server, grace).await;
+    /// Another server takes the place of one that has ended.
+    fn replace(&self, plan: &Plan, simulation: &Simulation, server: usize) {
         let next = self.server(plan, simulation, server);
+        // It is the latest to join: after the client, and all that took a place before.
+        let mut cores = self.cores.borrow_mut();
+        let latest = cores.iter().fold(plan.servers, |latest, &core| latest.max(core));
+        cores[server] = latest + 1;
         let last = std::mem::replace(&mut self.running.borrow_mut()[server], next);
         last.join().expect("it ended in good order");
     }
@@ -254,11 +270,19 @@ async fn play(plan: &Plan, simulation: &Simulation, cluster: &Cluster) -> Result
     for Trouble { at, what } in troubles {
         sleep((begun + at).saturating_sub(simulation.elapsed())).await;
         match what {
-            What::Freeze(server, span) => simulation.freeze(server, span),
+            What::Freeze(server, span) => simulation.freeze(cluster.core_of(server), span),
             What::Cut(permille) => simulation.cut(permille),
             What::Restart(server, grace) => {
-                cluster.restart(plan, simulation, server, grace).await;
+                cluster.stop(simulation, server, grace).await;
+                cluster.replace(plan, simulation, server);
                 ran.restarts += 1;
+            }
+            What::PowerLoss(server, down) => {
+                simulation.lose_power(cluster.core_of(server));
+                cluster.stop(simulation, server, Duration::ZERO).await;
+                sleep(down).await;
+                cluster.replace(plan, simulation, server);
+                ran.power_losses += 1;
             }
         }
     }

@@ -33,6 +33,9 @@ pub struct Traffic {
 #[derive(Default)]
 pub(super) struct Endpoint {
     pub(super) peer: Option<RawFd>,
+    /// The other side's machine lost power: so many bytes were sent there since, and nobody is told.
+    lost: Option<usize>,
+    core: usize,
     pub(super) incoming: VecDeque<u8>,
     /// The peer sends no more.
     pub(super) ended: bool,
@@ -82,9 +85,18 @@ impl Network {
     /// Whether more can be sent, or sending fails.
     pub(super) fn has_room(&self, fd: RawFd, window: usize) -> bool {
         let endpoint = self.endpoints.get(&fd).filter(|endpoint| !endpoint.reset);
-        let peer = endpoint.and_then(|endpoint| endpoint.peer);
-        let peer = peer.and_then(|peer| self.endpoints.get(&peer));
+        let Some(endpoint) = endpoint else { return true };
+        if let Some(lost) = endpoint.lost {
+            return lost < window;
+        }
+        let peer = endpoint.peer.and_then(|peer| self.endpoints.get(&peer));
         peer.is_none_or(|peer| peer.incoming.len() < window)
+    }
+
+    /// Whether sending fails: the connection broke, or the other side has closed it.
+    pub(super) fn is_broken(&self, fd: RawFd) -> bool {
+        let endpoint = self.endpoints.get(&fd).filter(|endpoint| !endpoint.reset);
+        endpoint.is_none_or(|it| it.lost.is_none() && it.peer.is_none())
     }
 
     // Listeners.
@@ -123,21 +135,21 @@ impl Network {
             record.push(Traffic { cores, ..Traffic::default() });
             record.len() - 1
         });
-        for (side, fd, peer) in [(0, fd, accepted), (1, accepted, fd)] {
-            let traffic = (number, side);
-            self.endpoints
-                .insert(fd, Endpoint { peer: Some(peer), traffic, ..Endpoint::default() });
+        for (side, fd, peer, core) in [(0, fd, accepted, core), (1, accepted, fd, listener.core)] {
+            let (peer, traffic) = (Some(peer), (number, side));
+            self.endpoints.insert(fd, Endpoint { peer, core, traffic, ..Endpoint::default() });
         }
     }
 
-    /// Puts bytes on their way. There is a peer.
+    /// Puts bytes on their way, or to nowhere.
     pub(super) fn send(&mut self, fd: RawFd, bytes: &[u8], now: Duration) {
-        let Some(endpoint) = self.endpoints.get(&fd) else { return };
+        let Some(endpoint) = self.endpoints.get_mut(&fd) else { return };
         let (number, side) = endpoint.traffic;
-        let Some(peer) = endpoint.peer.and_then(|peer| self.endpoints.get_mut(&peer)) else {
-            return;
-        };
-        peer.incoming.extend(bytes);
+        if let Some(lost) = &mut endpoint.lost {
+            *lost += bytes.len();
+        } else if let Some(peer) = endpoint.peer.and_then(|peer| self.endpoints.get_mut(&peer)) {
+            peer.incoming.extend(bytes);
+        }
         if let Some(record) = &mut self.record {
             let lane = &mut record[number].lanes[side];
             lane.sent.extend_from_slice(bytes);
@@ -165,6 +177,21 @@ impl Network {
             }
         }
         self.over(fd);
+    }
+
+    /// A core's machine loses power: what it sent still arrives, and nobody is told that no more will
+    /// come, nor that what is sent to it gets nowhere.
+    pub(super) fn lose_power(&mut self, core: usize) {
+        let theirs: Vec<RawFd> =
+            self.endpoints.iter().filter(|(_, it)| it.core == core).map(|(&fd, _)| fd).collect();
+        for fd in theirs {
+            let peer = self.endpoints.get(&fd).and_then(|endpoint| endpoint.peer);
+            for side in [Some(fd), peer].into_iter().flatten() {
+                if let Some(endpoint) = self.endpoints.get_mut(&side) {
+                    (endpoint.peer, endpoint.lost) = (None, Some(0));
+                }
+            }
+        }
     }
 
     /// Breaks each connection that `chosen` says.

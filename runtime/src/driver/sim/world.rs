@@ -51,6 +51,13 @@ impl Simulation {
         network.cut(|| random.chance(permille));
     }
 
+    /// Has the machine of a core lose power, as its connections see it: none of them ends, what was
+    /// under way arrives, and from then on nothing does. (The core itself is to be ended by who calls
+    /// this.)
+    pub fn lose_power(&self, core: usize) {
+        self.world.lock().network.lose_power(core);
+    }
+
     /// Time since the beginning.
     pub fn elapsed(&self) -> Duration {
         self.world.lock().elapsed()
