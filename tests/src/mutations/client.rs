@@ -52,7 +52,8 @@ pub(super) const ALL: &[Mutation] = &[
         FRAMES,
         "                let by = Twin { station: pair.stations[usize::from(n)], n: u16::from(n) };",
         "                let by = Twin { station: pair.stations[usize::from(other)], n: u16::from(n) };",
-    ),
+    )
+    .held_by("core::calls::tests::tying::a_start_is_relayed_to_the_twin_with_its_reason_and_origin_and_once"),
     mutation(
         "the tie is not void when #0 ends before #1 is sent",
         EXTRA,
@@ -71,7 +72,7 @@ pub(super) const ALL: &[Mutation] = &[
         "            State::Announced => self.void_twin(slot),",
         "            State::Announced => {}",
     )
-    .held_by("rules::without_a_mesh_the_client_relays_and_the_outcome_is_the_same"),
+    .held_by("core::calls::tests::tying::a_start_that_is_told_before_the_second_copy_is_sent_drops_that"),
     mutation(
         "tokens are charged afterwards",
         EXTRA,
@@ -143,7 +144,8 @@ pub(super) const ALL: &[Mutation] = &[
         BEGIN,
         "        if !self.slots.get(slot).may_repeat() {",
         "        if !self.slots.get(slot).may_repeat() && false {",
-    ),
+    )
+    .held_by("core::calls::tests::plain::a_call_that_must_not_run_twice_is_sent_again_only_if_it_certainly_never_ran"),
     mutation(
         "a call that must not run twice is sent again",
         EXTRA,
@@ -185,7 +187,8 @@ pub(super) const ALL: &[Mutation] = &[
         ROOM,
         "        self.decided -= size as usize;",
         "        let _ = size;",
-    ),
+    )
+    .held_by("core::room::tests::what_is_decided_counts_until_the_backlog_tells_of_it"),
     mutation(
         "the credit of a request that is not sent is lost",
         ROOM,
@@ -209,19 +212,22 @@ pub(super) const ALL: &[Mutation] = &[
         CALLS,
         "        self.serve_lines(now);\n        match self.admit",
         "        match self.admit",
-    ),
+    )
+    .held_by("core::calls::tests::room::calls_that_wait_go_in_the_order_in_which_they_came_and_before_one_that_only_begins"),
     mutation(
         "a large call is passed for ever",
         LINES,
         "        if call.passed >= MOST_PASSED && can_be && replica.kept_for == 0 {",
         "        if false && replica.kept_for == 0 {",
-    ),
+    )
+    .held_by("core::calls::tests::room::a_call_that_needs_more_is_passed_so_often_and_then_has_its_turn"),
     mutation(
         "room stays kept for a call that is over",
         LINES,
         "                self.replicas.get_mut(place).kept_for = 0;\n                self.room_came(place);",
         "                self.room_came(place);",
-    ),
+    )
+    .held_by("core::calls::tests::room::room_that_was_kept_is_there_for_others_when_its_call_is_over"),
     mutation(
         "a result that is older than was asked for wins",
         FRAMES,
@@ -233,13 +239,15 @@ pub(super) const ALL: &[Mutation] = &[
         EXTRA,
         "        let fresh = |replica: &Replica| !replica.is_behind(asked, now);",
         "        let fresh = |replica: &Replica| !replica.is_behind(asked, now) || true;",
-    ),
+    )
+    .held_by("core::calls::tests::fresh::a_second_copy_is_not_made_do_with_a_replica_that_is_behind"),
     mutation(
         "the first copy goes to a replica that is known to be behind",
         CALLS,
         "        let fresh = |replica: &Replica| !replica.is_behind(asked, now);",
         "        let fresh = |replica: &Replica| !replica.is_behind(asked, now) || true;",
-    ),
+    )
+    .held_by("core::calls::tests::fresh::a_replica_that_is_known_to_be_behind_is_left_out_by_the_first_copy_and_by_the_second"),
     mutation(
         "a call with a key has copies at two stores of results",
         KEYED,
@@ -251,43 +259,50 @@ pub(super) const ALL: &[Mutation] = &[
         KEYED,
         "            one_store && keeps(place) && copy.keeps",
         "            one_store && (keeps(place) && copy.keeps || true)",
-    ),
+    )
+    .held_by("core::calls::tests::keyed::a_key_that_the_method_does_not_keep_protects_nothing"),
     mutation(
         "the switch for second copies does nothing to calls that begin",
         BEGIN,
         "        } else if !self.config.switch.is_on() {",
         "        } else if !self.config.switch.is_on() && false {",
-    ),
+    )
+    .held_by("core::calls::tests::live::the_switch_stops_what_is_due_and_announced_and_all_that_begins"),
     mutation(
         "hedging that switched itself off never comes back",
         GUARD,
         "            if now < until {",
         "            if now < until || true {",
-    ),
+    )
+    .held_by("core::calls::tests::hedging::hedging_switches_itself_off_when_servers_push_back_and_comes_back_later"),
     mutation(
         "a policy on trial is followed by twice its share",
         POLICIES,
         "Random::new(call).next() >> 32 < running.share =>",
         "Random::new(call).next() >> 32 < 2 * running.share =>",
-    ),
+    )
+    .held_by("core::calls::tests::live::a_share_of_the_calls_runs_the_policy_on_trial_and_the_figures_are_apart"),
     mutation(
         "a replica is never ejected",
         HEALTH,
         "            None if self.failures < rule.after => return false,",
         "            None if self.failures < rule.after || true => return false,",
-    ),
+    )
+    .held_by("core::calls::tests::fresh::a_replica_whose_replies_the_classifier_refuses_is_ejected"),
     mutation(
         "a replica that was ejected is never readmitted",
         HEALTH,
         "        self.out.take().is_some()",
         "        self.out.is_some()",
-    ),
+    )
+    .held_by("core::calls::tests::placing::failures_in_a_row_eject_a_replica_and_a_probe_readmits_it"),
     mutation(
         "a replica is asked what it does not serve",
         REPLICAS,
         "        !self.removed && self.placement.serves(wanted.method, wanted.key)",
         "        !self.removed && (self.placement.serves(wanted.method, wanted.key) || true)",
-    ),
+    )
+    .held_by("core::calls::tests::placing::every_copy_of_a_call_goes_to_a_replica_that_serves_its_method_and_key"),
     mutation(
         "a call whose time is over is sent when there is room",
         STRAND,
@@ -299,7 +314,8 @@ pub(super) const ALL: &[Mutation] = &[
         LINES,
         "        if replica.would_fit(call.wanted()) && may {",
         "        if call.is_stranded() && replica.would_fit(call.wanted()) && may {",
-    ),
+    )
+    .held_by("core::calls::tests::retrying::a_call_that_waits_for_its_retry_goes_to_one_that_came_without_room_once_that_has_some"),
     mutation(
         "who was refused by one need not wait for the room of another",
         STRAND,

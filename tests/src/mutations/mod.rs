@@ -101,7 +101,9 @@ mod tests {
             let name = test.rsplit("::").next().unwrap_or(test);
             let folder = match is_of_the_worlds(test) {
                 true => root().join("tests/tests/simulated"),
-                false => root().join(mutation.file).join("../../.."),
+                false => {
+                    root().join(mutation.file.split('/').next().unwrap_or_default()).join("src")
+                }
             };
             let text = format!("fn {name}() {{");
             assert!(is_in(&folder, &text), "{test} ({}) is not in {folder:?}", mutation.name);

@@ -4,6 +4,7 @@ use super::{Mutation, mutation};
 
 const OUTBOX: &str = "protocol/src/outbox.rs";
 const ASSEMBLY: &str = "protocol/src/assembly.rs";
+const LINK: &str = "protocol/src/link.rs";
 
 pub(super) const ALL: &[Mutation] = &[
     mutation(
@@ -35,5 +36,23 @@ pub(super) const ALL: &[Mutation] = &[
         ASSEMBLY,
         "(Head::Reply(reply), None) => Arrived::Discarded(reply, self.options),",
         "(Head::Reply(reply), None) => Arrived::Discarded(reply, OptionSet::NONE),",
+    ),
+    mutation(
+        "a link is never given up for its silence",
+        LINK,
+        "        if self.ping_sent.is_some() || self.ping_owed {\n            return Err",
+        "        if false {\n            return Err",
+    ),
+    mutation(
+        "nobody is asked for a sign of life",
+        LINK,
+        "            (self.heard + self.config.ping_after).min(self.last_ping + self.config.dead_after)",
+        "            Instant::FAR_FUTURE",
+    ),
+    mutation(
+        "a hello is waited for for ever",
+        LINK,
+        "            self.opened + self.config.hello_timeout",
+        "            Instant::FAR_FUTURE",
     ),
 ];

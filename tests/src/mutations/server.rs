@@ -84,7 +84,7 @@ pub(super) const ALL: &[Mutation] = &[
         "                self.remove(index);\n                true\n            }\n            None => false,\n        }\n    }\n\n    /// Takes one",
         "                self.remove(index);\n                false\n            }\n            None => false,\n        }\n    }\n\n    /// Takes one",
     )
-    .held_by("rules::a_cancel_that_comes_before_its_request_leaves_a_tombstone"),
+    .held_by("core::tests::tombstones::a_copy_whose_twin_has_started_is_withdrawn_as_it_arrives"),
     mutation(
         "cancels from strangers are obeyed",
         CANCEL,
@@ -139,7 +139,7 @@ pub(super) const ALL: &[Mutation] = &[
         "            self.effects.notices.push_back((conn, Notice::Started(Started { attempt }), None));",
         "            let _ = (conn, Notice::Started(Started { attempt }));",
     )
-    .held_by("rules::without_a_mesh_the_client_relays_and_the_outcome_is_the_same"),
+    .held_by("core::tests::ties::without_a_mesh_the_client_is_told_and_relays"),
     mutation(
         "a lost mesh connection is not noticed",
         CORE,
@@ -211,7 +211,8 @@ pub(super) const ALL: &[Mutation] = &[
         KEYS,
         "self.next_timeout().is_some_and(|until| until <= now);",
         "self.next_timeout().is_some_and(|until| until <= now && now == Instant::FAR_FUTURE);",
-    ),
+    )
+    .held_by("core::tests::keys::results_are_forgotten_when_their_time_is_out"),
     mutation(
         "all traffic classes have the same share",
         SHARES,
@@ -229,7 +230,8 @@ pub(super) const ALL: &[Mutation] = &[
         MAKE_ROOM,
         "        (most != class && crowds).then_some(most)",
         "        (most == class && crowds).then_some(most)",
-    ),
+    )
+    .held_by("core::tests::classes::a_full_queue_makes_room_for_the_class_that_has_less_than_its_share"),
     mutation(
         "a class that nobody configured is served after the others",
         CONFIG,
@@ -241,7 +243,8 @@ pub(super) const ALL: &[Mutation] = &[
         ARRIVE,
         "known.rule.keyed && self.config.shared_results && options.key.is_some();",
         "known.rule.keyed && options.key.is_some();",
-    ),
+    )
+    .held_by("core::tests::keys::a_keyed_call_may_be_hedged_only_where_results_are_shared"),
     mutation(
         "who waits for a key's result is answered with nothing",
         BY_KEY,

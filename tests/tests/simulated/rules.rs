@@ -291,3 +291,23 @@ fn in_a_surge_calls_come_so_much_faster_and_each_end_has_its_time() {
     assert_eq!((within(56 * MS, 96 * MS), within(104 * MS, 140 * MS)), (10, 36));
     assert_eq!(within(144 * MS, 184 * MS), 10);
 }
+
+#[test]
+fn a_server_without_power_is_found_out_by_its_silence_and_costs_no_call() {
+    for (policy, mesh) in
+        [(Policy::None, true), (tied(0), true), (tied(0), false), (Policy::hedged(), true)]
+    {
+        let mut scenario = pair(17, 0);
+        scenario.mesh = mesh;
+        scenario.classes = vec![Class::with(policy)];
+        // Longer than a link is patient, so that it is not the machine's return that tells.
+        scenario.faults = vec![Fault { at: 10 * MS, lasts: 60 * MS, what: What::Vanish(0) }];
+        let report = hold(&scenario);
+        assert_eq!(report.succeeded, 10 + probes(&report), "{policy:?}");
+        let slowest = report.latencies.iter().max().copied().unwrap_or_default();
+        assert!(slowest < 35 * MS, "{policy:?}: {slowest} ns, where links wait for 30 ms");
+        assert!(report.clients[0].lost > 0, "{policy:?}: what it had is given up");
+        // At the end the first choice is asked again.
+        assert!(report.servers[0].started >= probes(&report), "{policy:?}");
+    }
+}
