@@ -1,6 +1,7 @@
 //! A client and a server of one process, with a real connection between them: what goes over the
 //! wire beside requests and replies, and in what pieces.
 
+mod copies;
 mod credit;
 mod exchange;
 mod flips;
@@ -43,7 +44,16 @@ fn config(server: &Running) -> Config {
 
 /// Runs a test with a client, on a runtime of its own.
 fn run<F: Future<Output = ()>>(config: Config, test: impl FnOnce(Client) -> F) {
-    let runtime = Runtime::builder().build().expect("a runtime");
+    run_on(Runtime::builder(), config, test);
+}
+
+/// The same, on a runtime of one's own making.
+fn run_on<F: Future<Output = ()>>(
+    runtime: bowline_runtime::Builder,
+    config: Config,
+    test: impl FnOnce(Client) -> F,
+) {
+    let runtime = runtime.build().expect("a runtime");
     runtime.block_on(async {
         let client = Client::connect(config).await.expect("the server is there");
         timeout(2 * PATIENCE, test(client)).await.expect("the test hangs");
