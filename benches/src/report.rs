@@ -22,7 +22,7 @@ pub use rows::glossary;
 pub use table::{lay_out, sweep_table, table};
 
 use crate::setup::Machine;
-use crate::stats::{Quantile, Rounds, Spread, Summary, Validity, ratio_to_baseline};
+use crate::stats::{Quantile, Rounds, Spread, Summary, Validity, comparable, ratio_to_baseline};
 use crate::units::show_duration;
 
 /// Stands before the figures of a simulation.
@@ -123,14 +123,15 @@ impl Report {
     }
 
     /// Whether ratios of this policy compare nothing: a replica failed, or the load generator was
-    /// late in every round of the policy's or of the baseline's.
+    /// late in every round, for the policy or for the baseline.
     pub(crate) fn is_void(&self, policy: &str) -> bool {
-        let late = |rounds: &&Rounds| {
-            let concerned = rounds.policy == policy || rounds.policy == BASELINE;
-            let all = rounds.slices.len();
-            concerned && all > 0 && rounds.void_rounds().len() == all
-        };
-        !self.failures.is_empty() || self.policies.iter().find(late).is_some()
+        let of = |name: &str| self.policies.iter().find(|rounds| rounds.policy == name);
+        let late = of(policy).is_some_and(|rounds| {
+            let baseline = of(BASELINE).unwrap_or(rounds);
+            let any = !rounds.slices.is_empty() && !baseline.slices.is_empty();
+            any && comparable(&rounds.slices, &baseline.slices).next().is_none()
+        });
+        !self.failures.is_empty() || late
     }
 
     /// Whether all the ratios there are compare nothing.
@@ -189,7 +190,7 @@ impl Report {
         }
         let cure = match (self.ratios().is_empty(), self.is_void(policy)) {
             (true, _) | (_, true) => "",
-            (false, false) => "; leave the ends of its ratios out of account",
+            (false, false) => "; ratios are of the other rounds",
         };
         (!which.is_empty()).then(|| {
             format!("VOID{which}: {policy}: the load generator itself was late there{cure}.")

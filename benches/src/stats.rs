@@ -6,6 +6,6 @@ mod slice;
 mod summary;
 
 pub use latency::{Latencies, Quantile};
-pub use ratio::{Spread, ratio_to_baseline};
+pub use ratio::{Spread, comparable, ratio_to_baseline};
 pub use slice::{CallEnd, Counters, Ends, Slice};
 pub use summary::{Rounds, Summary, Validity};

@@ -2,6 +2,7 @@
 
 use super::latency::Quantile;
 use super::slice::Slice;
+use super::summary::{Validity, validity};
 
 /// The middle and the ends of one figure over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,8 +30,17 @@ impl Spread {
     }
 }
 
+/// Both sides of each round in which the load generator was on time for both.
+pub fn comparable<'a>(
+    policy: &'a [Slice],
+    baseline: &'a [Slice],
+) -> impl Iterator<Item = (&'a Slice, &'a Slice)> {
+    let valid = |slice: &Slice| validity(slice) == Validity::Valid;
+    policy.iter().zip(baseline).filter(move |(ours, theirs)| valid(ours) && valid(theirs))
+}
+
 /// How a percentile of `policy` compares with that of `baseline` *in the same round*, over all
-/// rounds in which both can answer for it.
+/// [comparable] rounds in which both can answer for it.
 ///
 /// What disturbs the machine for a while disturbs both sides of one round's ratio; that is why
 /// the ratio is taken first and its middle afterwards.
@@ -39,7 +49,7 @@ pub fn ratio_to_baseline(
     baseline: &[Slice],
     quantile: Quantile,
 ) -> Option<Spread> {
-    let ratios = policy.iter().zip(baseline).filter_map(|(ours, theirs)| {
+    let ratios = comparable(policy, baseline).filter_map(|(ours, theirs)| {
         let ours = ours.latency.quantile(quantile)?.as_secs_f64();
         let theirs = theirs.latency.quantile(quantile)?.as_secs_f64();
         (theirs > 0.0).then(|| ours / theirs)
@@ -80,6 +90,20 @@ mod tests {
         let spread = ratio_to_baseline(&policy, &baseline, Quantile::P50).expect("one round");
         assert!((spread.max - 0.5).abs() < 0.01, "{spread:?}");
         assert_eq!(ratio_to_baseline(&policy, &baseline, Quantile::P99), None);
+    }
+
+    #[test]
+    fn a_round_in_which_the_load_generator_was_late_has_no_say() {
+        let mut late = Slice::new(Duration::from_secs(1));
+        let (lag, took) = (Duration::from_micros(500), Duration::from_micros(1000));
+        (0..200).for_each(|_| late.record(Duration::ZERO, lag, took, CallEnd::Ok));
+        let sound = [slice(200, 1000), slice(200, 1000)];
+        let policy = [slice(200, 500), late.clone()];
+        let spread = ratio_to_baseline(&policy, &sound, Quantile::P50).expect("one round");
+        assert!((spread.max - 0.5).abs() < 0.01, "{spread:?}");
+        let other = [late, slice(200, 1000)];
+        assert_eq!(ratio_to_baseline(&policy, &other, Quantile::P50), None, "none is left");
+        assert_eq!(comparable(&policy, &other).count(), 0);
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl Summary {
 /// Void where, at a percentile up to p99 for which there are samples enough to report it, the
 /// generator's lateness exceeds a tenth of the latency there (and 100 us, which is what a sleeping
 /// thread may take to wake).
-fn validity(slice: &Slice) -> Validity {
+pub(super) fn validity(slice: &Slice) -> Validity {
     const WAKE: Duration = Duration::from_micros(100);
     for quantile in [Quantile::P50, Quantile::P90, Quantile::P99] {
         let (lag, latency) = (slice.lag.quantile(quantile), slice.latency.quantile(quantile));
