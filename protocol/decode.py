@@ -61,7 +61,7 @@ def methods(data):
         number, flags = struct.unpack_from("<HB", data)
         require(number > last, "section")
         label, data = name(data[3:])
-        words.append(f"{number}:{label}:{flags & 3}")
+        words.append(f"{number}:{label}:{flags & 7}")
         last = number
     return " ".join(words)
 
