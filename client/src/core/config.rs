@@ -58,8 +58,9 @@ pub struct Config {
     pub reserve: Duration,
     /// How long a finished call's copies are watched before they are given up. 1 ms to 1 h.
     pub watch: Duration,
-    /// How long a call waits for a replica while none is connected. Up to 1 h; zero: it fails at
-    /// once.
+    /// How long a call waits for a replica while none is connected; and for how long one whose
+    /// connection broke is waited for, if all others have failed the call. Up to 1 h; zero: it fails
+    /// at once.
     pub patience: Duration,
     /// Whether and how calls that no replica took are tried again; None: they fail.
     pub retry: Option<RetryConfig>,

@@ -1,4 +1,4 @@
-//! Calls that wait for a replica: while none is connected, or none has room.
+//! Calls that wait for a replica: while none is connected that has not failed them, or none has room.
 //!
 //! A client that stood still for too long, or just began, has no connection at all; but it will
 //! have one in a moment, long before most deadlines. So calls wait, for as long as the

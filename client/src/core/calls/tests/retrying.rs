@@ -156,3 +156,21 @@ fn a_call_whose_retry_finds_no_replica_stands_in_line_once() {
     world.connected(A);
     assert_eq!(world.sent(), (A, 3, Cause::Redispatch));
 }
+
+#[test]
+fn a_retry_that_finds_only_replicas_that_failed_the_call_waits_for_one_that_broke_just_now() {
+    let mut world = retrying(BudgetConfig::default());
+    world.closed(B);
+    world.closed(C);
+    let call = world.start(world.none);
+    // No refusal, so that it is not asked again.
+    world.ended(A, call, 0, How::Withdrawn);
+    world.sends.clear();
+    world.pass(MS(8));
+    world.waits();
+    world.nothing_sent();
+    world.connected(B);
+    assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+    assert!(world.ok(B, call, 1).is_some());
+    world.at_rest();
+}
