@@ -239,7 +239,9 @@ type Latency = (&'static str, &'static str, fn(&Histograms) -> &Histogram<u64>);
 const LATENCIES: &[Latency] = &[
     ("call_duration_seconds", "From a call's start to its result.", |h| &h.calls),
     ("attempt_duration_seconds", "From a copy's send to its reply.", |h| &h.attempts),
-    ("loser_duration_seconds", "From a call's result to the end of each copy that was out.", |h| &h.losers),
+    ("loser_duration_seconds", "From a call's result to the end of each copy that was out.", |h| {
+        &h.losers
+    }),
 ];
 
 fn openmetrics(cores: &[(usize, &Snapshot)]) -> String {

@@ -127,6 +127,14 @@ pub enum FileError {
         /// Why not.
         error: std::io::Error,
     },
+    /// It says what is one of the others.
+    #[error("{path}: {error}")]
+    In {
+        /// Which file.
+        path: String,
+        /// What is wrong there.
+        error: Box<FileError>,
+    },
     /// It is no TOML, or says what is not known here. The message names the line.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
@@ -162,9 +170,11 @@ impl Config {
 
     /// As [`Config::from_toml_again`].
     pub(super) fn from_file_again(path: &Path, known: &[Replica]) -> Result<Config, FileError> {
+        let name = || path.display().to_string();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| FileError::Read { path: path.display().to_string(), error })?;
+            .map_err(|error| FileError::Read { path: name(), error })?;
         Config::from_toml_again(&text, known)
+            .map_err(|error| FileError::In { path: name(), error: Box::new(error) })
     }
 
     /// Reads replicas, methods and budgets from TOML; all else is as in [`Config::new`]. Host names

@@ -194,9 +194,15 @@ fn a_name_is_resolved_and_remembered() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_file_that_is_not_there_or_has_an_error_is_named() {
     let error = Config::from_file("/nowhere/replicas.toml").unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/replicas.toml: "), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("replicas.toml");
+    std::fs::write(&path, format!("{REPLICA}[[method]]\nid = 3\nmax_attempts = 9\n")).unwrap();
+    let error = Config::from_file(&path).unwrap_err().to_string();
+    let expected = "line 6: max_attempts is 9, but must be 1 to 8";
+    assert_eq!(error, format!("{}: {expected}", path.display()));
 }
 
 #[test]
