@@ -72,8 +72,8 @@ pub(crate) enum Order {
     Key(u64),
 }
 
-/// How well a replica suits, the lower the better. Only the best of those connected are chosen
-/// from; None: not at all.
+/// How well a replica suits, the lower the better. Only the best are chosen from; None: not at all,
+/// as it is not connected, or for another reason.
 pub(crate) type Rank = Option<u8>;
 
 /// The choice.
@@ -149,7 +149,7 @@ impl Picker {
         let mut found = 0;
         let mut drawn = [0; 2];
         let mut highest = 0;
-        for (place, replica) in replicas.iter().filter(|(_, replica)| replica.is_open()) {
+        for (place, replica) in replicas.iter() {
             let Some(rank) = rank(place, replica) else { continue };
             let warming = !matches!(order, Order::Key(_)) && self.is_spared(replica, now);
             let rank = u16::from(replica.health.is_out(now)) << 10
@@ -300,6 +300,11 @@ mod tests {
         replicas
     }
 
+    /// All that are connected are alike.
+    fn connected(_: u16, replica: &Replica) -> Rank {
+        replica.is_open().then_some(0)
+    }
+
     fn shares(
         rule: PickRule,
         replicas: &Replicas,
@@ -319,18 +324,18 @@ mod tests {
     fn replicas_that_are_alike_get_alike_shares() {
         let alike = replicas(4);
         for rule in [PickRule::PowerOfTwo, PickRule::RoundRobin] {
-            for share in shares(rule, &alike, |_, _| Some(0)) {
+            for share in shares(rule, &alike, connected) {
                 assert!((900..1100).contains(&share), "{rule:?}: {share}");
             }
         }
-        assert_eq!(shares(PickRule::First, &alike, |_, _| Some(0)), [4000, 0, 0, 0]);
+        assert_eq!(shares(PickRule::First, &alike, connected), [4000, 0, 0, 0]);
     }
 
     #[test]
     fn of_two_the_one_with_more_in_flight_is_left() {
         let mut two = replicas(2);
         two.get_mut(0).in_flight = 3;
-        assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0)), [0, 4000, 0, 0]);
+        assert_eq!(shares(PickRule::PowerOfTwo, &two, connected), [0, 4000, 0, 0]);
     }
 
     #[test]
@@ -338,9 +343,9 @@ mod tests {
         let mut two = replicas(2);
         let load = Load { running: 1, queued: 7, wait: Duration::ZERO };
         two.get_mut(0).heard(load, LIFETIME, NOW);
-        assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0))[0], 0);
+        assert_eq!(shares(PickRule::PowerOfTwo, &two, connected)[0], 0);
         two.get_mut(0).heard(load, LIFETIME, NOW - LIFETIME);
-        assert!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0))[0] > 1500);
+        assert!(shares(PickRule::PowerOfTwo, &two, connected)[0] > 1500);
     }
 
     #[test]
@@ -360,9 +365,9 @@ mod tests {
     fn one_that_asked_to_be_spared_is_asked_only_if_there_is_no_other() {
         let mut two = replicas(2);
         two.get_mut(0).spare_until = NOW + LIFETIME;
-        assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0)), [0, 4000, 0, 0]);
+        assert_eq!(shares(PickRule::PowerOfTwo, &two, connected), [0, 4000, 0, 0]);
         two.get_mut(1).station = None;
-        assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0)), [4000, 0, 0, 0]);
+        assert_eq!(shares(PickRule::PowerOfTwo, &two, connected), [4000, 0, 0, 0]);
     }
 
     #[test]
@@ -371,7 +376,7 @@ mod tests {
         let mut picker = Picker::new(PickRule::RoundRobin, Duration::ZERO, 9);
         let mut pairs = Vec::new();
         for _ in 0..6 {
-            let first = picker.pick(&three, NOW, Order::First, |_, _| Some(0)).unwrap();
+            let first = picker.pick(&three, NOW, Order::First, connected).unwrap();
             let other = |place, _: &Replica| (place != first).then_some(0);
             pairs.push((first, picker.pick(&three, NOW, Order::Extra, other).unwrap()));
         }
@@ -385,7 +390,7 @@ mod tests {
         let keys = 0..4000;
         let firsts: Vec<u16> = keys
             .clone()
-            .map(|key| picker.pick(&four, NOW, Order::Key(key), |_, _| Some(0)).unwrap())
+            .map(|key| picker.pick(&four, NOW, Order::Key(key), connected).unwrap())
             .collect();
         for replica in 0..4 {
             let share = firsts.iter().filter(|&&first| first == replica).count();
@@ -394,7 +399,7 @@ mod tests {
         let mut others = Picker::new(PickRule::PowerOfTwo, Duration::ZERO, 1);
         four.get_mut(2).station = None;
         for (key, &first) in keys.zip(&firsts) {
-            let now = others.pick(&four, NOW, Order::Key(key), |_, _| Some(0)).unwrap();
+            let now = others.pick(&four, NOW, Order::Key(key), connected).unwrap();
             assert!(if first == 2 { now != 2 } else { now == first });
         }
     }
@@ -404,9 +409,7 @@ mod tests {
         let four = replicas(4);
         let picks = |seed| {
             let mut picker = Picker::new(PickRule::PowerOfTwo, Duration::ZERO, seed);
-            (0..50)
-                .map(|_| picker.pick(&four, NOW, Order::First, |_, _| Some(0)))
-                .collect::<Vec<_>>()
+            (0..50).map(|_| picker.pick(&four, NOW, Order::First, connected)).collect::<Vec<_>>()
         };
         assert_eq!(picks(1), picks(1));
         assert_ne!(picks(1), picks(2));
@@ -426,7 +429,7 @@ mod tests {
         let mut picker = Picker::new(PickRule::First, Duration::ZERO, 9);
         let mut shares = [0; 3];
         for key in 0..8000 {
-            let place = picker.pick(&three, NOW, Order::Key(key), |_, _| Some(0)).unwrap();
+            let place = picker.pick(&three, NOW, Order::Key(key), connected).unwrap();
             shares[usize::from(place)] += 1;
         }
         for (share, expected) in shares.into_iter().zip([1000, 2000, 5000]) {
@@ -439,7 +442,7 @@ mod tests {
         let mut two = placed(&[1, 3]);
         let mut picker = Picker::new(PickRule::PowerOfTwo, Duration::ZERO, 9);
         for _ in 0..400 {
-            let place = picker.pick(&two, NOW, Order::First, |_, _| Some(0)).unwrap();
+            let place = picker.pick(&two, NOW, Order::First, connected).unwrap();
             two.get_mut(place).in_flight += 1;
         }
         let in_flight = [0, 1].map(|place| two.get(place).in_flight);
@@ -453,7 +456,7 @@ mod tests {
         two.get_mut(0).warm_since = Some(NOW - warm_up);
         let share = |two: &Replicas| {
             let mut picker = Picker::new(PickRule::PowerOfTwo, warm_up, 9);
-            let picks = (0..4000).map(|_| picker.pick(two, NOW, Order::First, |_, _| Some(0)));
+            let picks = (0..4000).map(|_| picker.pick(two, NOW, Order::First, connected));
             picks.filter(|&place| place == Some(1)).count()
         };
         // Half of what it is drawn for is its own without a warm-up.
@@ -473,9 +476,9 @@ mod tests {
         two.get_mut(1).spare_until = NOW + LIFETIME;
         let rule = crate::core::EjectConfig { after: 1, ..Default::default() };
         assert!(two.get_mut(0).health.failed(&rule, NOW));
-        assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0)), [0, 4000, 0, 0]);
+        assert_eq!(shares(PickRule::PowerOfTwo, &two, connected), [0, 4000, 0, 0]);
         two.get_mut(1).station = None;
-        assert_eq!(shares(PickRule::PowerOfTwo, &two, |_, _| Some(0)), [4000, 0, 0, 0]);
+        assert_eq!(shares(PickRule::PowerOfTwo, &two, connected), [4000, 0, 0, 0]);
     }
 
     #[test]
@@ -486,7 +489,7 @@ mod tests {
         for report in (0..100).map(|n| n % 10) {
             picker.report(report);
         }
-        let mut pick = |two: &Replicas| picker.pick(two, NOW, Order::First, |_, _| Some(0));
+        let mut pick = |two: &Replicas| picker.pick(two, NOW, Order::First, connected);
         two.get_mut(1).heard(Load { running: 8, queued: 0, wait: Duration::ZERO }, LIFETIME, NOW);
         assert_eq!(pick(&two), Some(1), "it is faster, and eight are not much");
         two.get_mut(1).heard(Load { running: 8, queued: 4, wait: Duration::ZERO }, LIFETIME, NOW);
@@ -512,7 +515,7 @@ mod tests {
         let mut three = replicas(3);
         let rule = PickRule::C3 { clients: 1 };
         let mut picker = Picker::new(rule, Duration::ZERO, 9);
-        let mut pick = |three: &Replicas| picker.pick(three, NOW, Order::First, |_, _| Some(0));
+        let mut pick = |three: &Replicas| picker.pick(three, NOW, Order::First, connected);
         for (place, ms) in [(0, 8), (1, 2), (2, 4)] {
             let timing = &mut three.get_mut(place).timing;
             timing.answered(Duration::from_millis(ms), Load::default(), NOW);
