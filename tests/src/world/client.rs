@@ -7,10 +7,9 @@ use std::sync::Arc;
 use bowline_client::core::{
     Brought, Budget, CallKey, Calls, Config, Counters, Done, Effect, Placement, PolicyId, Spec,
 };
-use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Arrived, Backoff, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Inbox, Key, Link,
+    Arrived, Backoff, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Key, Link,
     MethodInfo, OptionSet, PayloadOf, ReplicaId, Reply, Request, ServiceInfo, Spender, Station,
     TrafficClass, options,
 };
@@ -28,6 +27,7 @@ use crate::world::port::{Gone, Port};
 use crate::world::report::Failed;
 use crate::world::scenario::Class;
 use crate::world::server::{FEATURES, IDEMPOTENT, KEYED, ONCE, TAKES, forged};
+use crate::world::shell::Shell;
 
 /// What all replicas promise of their methods.
 const SERVICE: ServiceInfo = ServiceInfo::new(
@@ -77,6 +77,8 @@ pub(crate) struct Client {
     count: u64,
     /// More calls wait for room than are looked at when some comes, or did since calls wait.
     pub(super) crowded: bool,
+    /// When the process last stood still.
+    thawed: Nanos,
 }
 
 impl Client {
@@ -121,21 +123,38 @@ impl Client {
         });
         let replicas = replicas.collect();
         let (ports, made) = (BTreeMap::new(), BTreeMap::new());
-        let (count, crowded) = (0, false);
-        Client { host, life, id, clock, calls, policies, replicas, ports, made, count, crowded }
+        Client {
+            host,
+            life,
+            id,
+            clock,
+            calls,
+            policies,
+            replicas,
+            ports,
+            made,
+            count: 0,
+            crowded: false,
+            thawed: 0,
+        }
     }
 
     /// One turn of the loop; `thawed` is when the process last stood still.
     pub(crate) fn turn(&mut self, env: &mut Env, input: Vec<Input>, thawed: Nanos) {
         let now = self.clock.read(env.now);
+        self.thawed = thawed;
         for input in input {
-            self.apply(env, input, now, thawed);
+            match self.take_in(env, input, now) {
+                Some(Input::Call { probe }) => self.make_call(env, now, probe),
+                Some(Input::GiveUp(seq)) => self.give_up(env, seq, now),
+                _ => {}
+            }
         }
         self.tend_links(env, now);
         self.dial(env, now);
         loop {
             while let Some(effect) = self.calls.poll_effect() {
-                self.effect(env, effect, now, thawed);
+                self.effect(env, effect, now);
             }
             // What was taken back makes room, and calls due that wait for it.
             if self.calls.next_timeout().is_none_or(|at| at > now) {
@@ -149,67 +168,6 @@ impl Client {
         let connected = self.open(env);
         env.book.client_turn_over(self.host, &connected);
         self.judge(env);
-    }
-
-    fn apply(&mut self, env: &mut Env, input: Input, now: Instant, thawed: Nanos) {
-        match input {
-            Input::Connected(wire) => {
-                if let Some(port) = self.ports.get_mut(&wire) {
-                    port.open = true;
-                }
-            }
-            Input::Bytes(wire, bytes) => self.receive(env, wire, &bytes, now, thawed),
-            Input::Read(wire, count) => {
-                if let Some(port) = self.ports.get_mut(&wire) {
-                    port.was_read(count);
-                }
-            }
-            Input::Closed(wire) => self.drop_wire(env, wire, "closed", now),
-            Input::Call { probe } => self.make_call(env, now, probe),
-            Input::GiveUp(seq) => self.give_up(env, seq, now),
-            Input::Knock(_) | Input::Handler(_) => {}
-        }
-    }
-
-    fn receive(&mut self, env: &mut Env, wire: Wire, bytes: &[u8], now: Instant, thawed: Nanos) {
-        let Some(port) = self.ports.get_mut(&wire) else { return };
-        port.link.on_bytes(bytes.len(), now);
-        env.read(wire, port.end, bytes.len());
-        let mut inbox = std::mem::replace(&mut port.inbox, Inbox::new(0));
-        let result = self.take_in(env, wire, &mut inbox.feed(bytes), now, thawed);
-        if let Some(port) = self.ports.get_mut(&wire) {
-            port.inbox = inbox;
-        }
-        if let Err(gone) = result {
-            self.lose(env, wire, gone, now);
-        }
-    }
-
-    fn take_in(
-        &mut self,
-        env: &mut Env,
-        wire: Wire,
-        frames: &mut Frames<'_>,
-        now: Instant,
-        thawed: Nanos,
-    ) -> Result<(), Gone> {
-        while let Some(frame) = frames.next().map_err(|it| Gone::Unreadable(it.to_string()))? {
-            let Some(port) = self.ports.get_mut(&wire) else { return Ok(()) };
-            let event = port.link.on_frame(&frame, now).map_err(|it| Gone::Link(it.to_string()))?;
-            let rtt = port.link.rtt();
-            env.note_frame(self.host, wire, &frame);
-            match event {
-                LinkEvent::Up => self.up(env, wire),
-                LinkEvent::NotMine => self.frame(env, wire, &frame, now, thawed)?,
-                LinkEvent::Leaving => self.leaving(env, wire),
-                _ => {}
-            }
-            if let (Some(rtt), Some(replica)) = (rtt, self.replica_at(wire)) {
-                let id = replica.id;
-                self.calls.on_rtt(id, rtt);
-            }
-        }
-        Ok(())
     }
 
     fn leaving(&mut self, env: &mut Env, wire: Wire) {
@@ -249,14 +207,13 @@ impl Client {
         wire: Wire,
         frame: &Frame<'_>,
         now: Instant,
-        thawed: Nanos,
     ) -> Result<(), Gone> {
         let Some(from) = self.replica_at(wire).map(|replica| replica.id) else { return Ok(()) };
         let Some(port) = self.ports.get_mut(&wire) else { return Ok(()) };
         env.book.client_hears(frame, None);
         match frame {
             Frame::Reply(reply, payload) => {
-                self.reply(env, from, reply, Brought { fresh: None, payload }, now, thawed);
+                self.reply(env, from, reply, Brought { fresh: None, payload }, now);
             }
             Frame::ReplyWith(reply, options, first) => {
                 let arrived = port.assembly.open_reply(*reply, options, first, Vec::new());
@@ -265,12 +222,12 @@ impl Client {
                     // Nobody needs it; only its end is still to come.
                     port.assembly.discard(reply.attempt);
                 }
-                self.arrived(env, from, arrived, now, thawed);
+                self.arrived(env, from, arrived, now);
             }
             Frame::Segment(segment, bytes) => {
                 let arrived = port.assembly.segment(segment, bytes, now);
                 let arrived = arrived.map_err(|error| Gone::Unreadable(error.to_string()))?;
-                self.arrived(env, from, arrived, now, thawed);
+                self.arrived(env, from, arrived, now);
             }
             Frame::Credit(credit) => {
                 port.credit.on_credit(*credit);
@@ -289,21 +246,14 @@ impl Client {
     }
 
     /// A long reply is there whole, or not yet.
-    fn arrived(
-        &mut self,
-        env: &mut Env,
-        from: ReplicaId,
-        arrived: Arrived,
-        now: Instant,
-        thawed: Nanos,
-    ) {
+    fn arrived(&mut self, env: &mut Env, from: ReplicaId, arrived: Arrived, now: Instant) {
         let (reply, fresh, answer) = match arrived {
             Arrived::Reply(reply, options, answer) => (reply, options.fresh, answer),
             Arrived::Discarded(reply, options) => (reply, options.fresh, Vec::new()),
             _ => return,
         };
         env.book.client_hears(&Frame::Reply(reply, &answer), fresh);
-        self.reply(env, from, &reply, Brought { fresh, payload: &answer }, now, thawed);
+        self.reply(env, from, &reply, Brought { fresh, payload: &answer }, now);
     }
 
     fn reply(
@@ -313,14 +263,13 @@ impl Client {
         reply: &Reply,
         brought: Brought<'_>,
         now: Instant,
-        thawed: Nanos,
     ) {
         if let Some(done) = self.calls.on_reply_with(from, reply, brought, now).done() {
             if done.result.is_ok() {
                 self.check_answer(env, &done, from, brought.payload);
                 self.check_freshness(env, &done, reply.attempt);
             }
-            self.done(env, done, thawed);
+            self.done(env, done);
         }
     }
 
@@ -430,7 +379,7 @@ impl Client {
         }
     }
 
-    fn done(&mut self, env: &mut Env, done: Done, thawed: Nanos) {
+    fn done(&mut self, env: &mut Env, done: Done) {
         let seq = done.call.seq().0;
         let topic = Topic::Call(self.id.0, seq);
         let outcome = match done.result {
@@ -445,7 +394,7 @@ impl Client {
             Outcome::Failed(_) => self.open(env),
         };
         let late = 3 * env.scenario.turn + 10;
-        env.book.done((self.id.0, seq), outcome, &connected, thawed, late);
+        env.book.done((self.id.0, seq), outcome, &connected, self.thawed, late);
         let Some(made) = self.made.remove(&seq) else { return };
         if let (Err(error), false) = (done.result, made.probe) {
             env.failures.push(Failed { kind: error.kind, at: env.now, took: env.now - made.at });
@@ -473,9 +422,9 @@ impl Client {
         }
     }
 
-    fn effect(&mut self, env: &mut Env, effect: Effect, now: Instant, thawed: Nanos) {
+    fn effect(&mut self, env: &mut Env, effect: Effect, now: Instant) {
         match effect {
-            Effect::Done(done) => self.done(env, done, thawed),
+            Effect::Done(done) => self.done(env, done),
             Effect::Send { replica, call, request } => self.send(env, replica, call, request, now),
             Effect::Cancel { replica, cancel } => {
                 env.book.client_cancels(&cancel);
@@ -532,50 +481,6 @@ impl Client {
         Some((replica.wire?, replica.station))
     }
 
-    /// Links that have been silent are pinged, or given up.
-    fn tend_links(&mut self, env: &mut Env, now: Instant) {
-        let mut gone = Vec::new();
-        for (&wire, port) in &mut self.ports {
-            if port.link.next_timeout() <= now
-                && let Err(error) = port.link.on_timeout(now)
-            {
-                gone.push((wire, Gone::Link(error.to_string())));
-            }
-        }
-        for (wire, why) in gone {
-            self.lose(env, wire, why, now);
-        }
-    }
-
-    fn lose(&mut self, env: &mut Env, wire: Wire, why: Gone, now: Instant) {
-        let why = match why {
-            Gone::Unreadable(why) => {
-                env.book.accuse(Rule::SpeaksTheProtocol, None, why.clone());
-                why
-            }
-            Gone::Link(why) => why,
-        };
-        if let Some(port) = self.ports.get(&wire) {
-            env.close(wire, port.end);
-        }
-        self.drop_wire(env, wire, &why, now);
-    }
-
-    fn drop_wire(&mut self, env: &mut Env, wire: Wire, why: &str, now: Instant) {
-        self.ports.remove(&wire);
-        let host = self.host;
-        let Some(replica) = self.replica_at(wire) else { return };
-        let id = replica.id;
-        let was_up = std::mem::take(&mut replica.up);
-        replica.wire = None;
-        replica.redial = Some(now + replica.backoff.next_wait());
-        env.note(host, Topic::World, &[15, wire.0], || format!("loses {id:?}: {why}"));
-        if was_up {
-            env.book.client_lost_wire(wire);
-            self.calls.on_closed(id, now);
-        }
-    }
-
     fn dial(&mut self, env: &mut Env, now: Instant) {
         for replica in &mut self.replicas {
             if replica.redial.is_none_or(|at| at > now) {
@@ -619,6 +524,57 @@ impl Client {
     /// The machine's counters.
     pub(crate) fn counters(&self) -> Counters {
         self.calls.counters()
+    }
+}
+
+impl Shell for Client {
+    fn host(&self) -> Host {
+        self.host
+    }
+
+    fn wires(&self) -> Vec<Wire> {
+        self.ports.keys().copied().collect()
+    }
+
+    fn port(&mut self, wire: Wire) -> Option<&mut Port> {
+        self.ports.get_mut(&wire)
+    }
+
+    fn heard(
+        &mut self,
+        env: &mut Env,
+        wire: Wire,
+        event: LinkEvent,
+        frame: &Frame<'_>,
+        now: Instant,
+    ) -> Result<(), Gone> {
+        match event {
+            LinkEvent::Up => self.up(env, wire),
+            LinkEvent::NotMine => self.frame(env, wire, frame, now)?,
+            LinkEvent::Leaving => self.leaving(env, wire),
+            _ => {}
+        }
+        let rtt = self.ports.get(&wire).and_then(|port| port.link.rtt());
+        if let (Some(rtt), Some(replica)) = (rtt, self.replica_at(wire)) {
+            let id = replica.id;
+            self.calls.on_rtt(id, rtt);
+        }
+        Ok(())
+    }
+
+    fn drop_wire(&mut self, env: &mut Env, wire: Wire, why: &str, now: Instant) {
+        self.ports.remove(&wire);
+        let host = self.host;
+        let Some(replica) = self.replica_at(wire) else { return };
+        let id = replica.id;
+        let was_up = std::mem::take(&mut replica.up);
+        replica.wire = None;
+        replica.redial = Some(now + replica.backoff.next_wait());
+        env.note(host, Topic::World, &[15, wire.0], || format!("loses {id:?}: {why}"));
+        if was_up {
+            env.book.client_lost_wire(wire);
+            self.calls.on_closed(id, now);
+        }
     }
 }
 

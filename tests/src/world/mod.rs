@@ -1,5 +1,15 @@
 //! The simulated world: the real machines of clients and servers, on wires and clocks that a seed
 //! made.
+//!
+//! | where | what is there |
+//! |---|---|
+//! | `scenario`, `fault`, `lag` | a world as data: its parts, what goes wrong, who lags behind what |
+//! | `run`, `strike`, `report` | it runs, faults strike and heal, and what that came to |
+//! | `env` | what all in it share: time, wires, the future, and those who watch |
+//! | `client`, `server` | the machines in their shells; `shell` and `port` are what both have |
+//! | `arrive`, `payload`, `store` | requests as they come in, what they carry, and what they do for good |
+//! | `hold_client`, `hold_server` | what each is held to, beside the rules in [`crate::check`] |
+//! | `choose` | runs of which a search chooses what happens next |
 
 mod arrive;
 mod choose;
@@ -15,6 +25,7 @@ mod report;
 mod run;
 mod scenario;
 mod server;
+mod shell;
 mod store;
 mod strike;
 

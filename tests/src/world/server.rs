@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use bowline_protocol::inbox::Frames;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Attempt, Backoff, Cancel, CancelReason, Features, Frame, Hello, Identity, Inbox, Key, Link,
-    Method, OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
+    Attempt, Backoff, Cancel, CancelReason, Features, Frame, Hello, Identity, Key, Link, Method,
+    OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
 };
 use bowline_server::core::{
     Account, Config, Conn, CopyKey, Core, Effect, MethodRule, Notice, Origin, Start, Stats,
@@ -26,6 +25,7 @@ use crate::world::lag::{Lag, Seen, Teller};
 use crate::world::payload;
 use crate::world::port::{Gone, PAYLOAD_LIMIT, Port};
 use crate::world::scenario::Look;
+use crate::world::shell::Shell;
 use crate::world::store::{Once, Ran};
 
 /// The method that may run twice, and the one that must not.
@@ -165,6 +165,7 @@ impl Server {
             self.apply(env, input, now);
         }
         self.tend_links(env, now);
+        self.shed_late_requests(env, now);
         self.dial_peers(env, now);
         // A loop may look at its timers before its queue or after it.
         if env.scenario.timers_last {
@@ -191,8 +192,8 @@ impl Server {
     }
 
     fn apply(&mut self, env: &mut Env, input: Input, now: Instant) {
-        match input {
-            Input::Knock(wire) => {
+        match self.take_in(env, input, now) {
+            Some(Input::Knock(wire)) => {
                 let mut link = Link::accepted(self.hello.clone(), env.scenario.link, now);
                 if let Some(credit) = env.scenario.wires.credit {
                     link = link.with_grant(credit);
@@ -200,56 +201,9 @@ impl Server {
                 let port = Port::accepted(link, &env.scenario.wires);
                 self.ports.insert(wire, (port, Role::Unknown));
             }
-            Input::Connected(wire) => {
-                if let Some((port, _)) = self.ports.get_mut(&wire) {
-                    port.open = true;
-                }
-            }
-            Input::Bytes(wire, bytes) => self.receive(env, wire, &bytes, now),
-            Input::Read(wire, count) => {
-                if let Some((port, _)) = self.ports.get_mut(&wire) {
-                    port.was_read(count);
-                }
-            }
-            Input::Closed(wire) => self.drop_wire(env, wire, "closed", now),
-            Input::Handler(key) => self.look(env, key, now),
-            Input::Call { .. } | Input::GiveUp(_) => {}
+            Some(Input::Handler(key)) => self.look(env, key, now),
+            _ => {}
         }
-    }
-
-    fn receive(&mut self, env: &mut Env, wire: Wire, bytes: &[u8], now: Instant) {
-        let Some((port, _)) = self.ports.get_mut(&wire) else { return };
-        port.link.on_bytes(bytes.len(), now);
-        env.read(wire, port.end, bytes.len());
-        let mut inbox = std::mem::replace(&mut port.inbox, Inbox::new(0));
-        let result = self.take_in(env, wire, &mut inbox.feed(bytes), now);
-        if let Some((port, _)) = self.ports.get_mut(&wire) {
-            port.inbox = inbox;
-        }
-        if let Err(gone) = result {
-            self.lose(env, wire, gone, now);
-        }
-    }
-
-    fn take_in(
-        &mut self,
-        env: &mut Env,
-        wire: Wire,
-        frames: &mut Frames<'_>,
-        now: Instant,
-    ) -> Result<(), Gone> {
-        while let Some(frame) = frames.next().map_err(|it| Gone::Unreadable(it.to_string()))? {
-            let Some((port, role)) = self.ports.get_mut(&wire) else { return Ok(()) };
-            let event = port.link.on_frame(&frame, now).map_err(|it| Gone::Link(it.to_string()))?;
-            let role = *role;
-            env.note_frame(self.host, wire, &frame);
-            match event {
-                LinkEvent::Known | LinkEvent::Up => self.tied_up(env, wire),
-                LinkEvent::NotMine => self.frame(env, wire, role, &frame, now)?,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// The other side of a link is known, or the link is up.
@@ -288,10 +242,10 @@ impl Server {
         &mut self,
         env: &mut Env,
         wire: Wire,
-        role: Role,
         frame: &Frame<'_>,
         now: Instant,
     ) -> Result<(), Gone> {
+        let Some(&(_, role)) = self.ports.get(&wire) else { return Ok(()) };
         match (frame, role) {
             (Frame::Request(request, bytes), Role::Client(conn)) => {
                 self.request(env, Line { wire, conn }, request, bytes, now)
@@ -530,62 +484,6 @@ impl Server {
     }
 
     /// Links that have been silent are pinged, or given up.
-    fn tend_links(&mut self, env: &mut Env, now: Instant) {
-        let mut gone = Vec::new();
-        for (&wire, (port, _)) in &mut self.ports {
-            if port.link.next_timeout() <= now
-                && let Err(error) = port.link.on_timeout(now)
-            {
-                gone.push((wire, Gone::Link(error.to_string())));
-            }
-        }
-        for (wire, why) in gone {
-            self.lose(env, wire, why, now);
-        }
-        self.shed_late_requests(env, now);
-    }
-
-    fn lose(&mut self, env: &mut Env, wire: Wire, why: Gone, now: Instant) {
-        let why = match why {
-            Gone::Unreadable(why) => {
-                env.book.accuse(Rule::SpeaksTheProtocol, None, why.clone());
-                why
-            }
-            Gone::Link(why) => why,
-        };
-        if let Some((port, _)) = self.ports.get(&wire) {
-            env.close(wire, port.end);
-        }
-        self.drop_wire(env, wire, &why, now);
-    }
-
-    fn drop_wire(&mut self, env: &mut Env, wire: Wire, why: &str, now: Instant) {
-        let Some((_, role)) = self.ports.remove(&wire) else { return };
-        let key = [23, wire.0];
-        env.note(self.host, Topic::World, &key, || format!("loses {role:?}: {why}"));
-        match role {
-            Role::Unknown => {}
-            Role::Client(conn) => {
-                self.conns.remove(&conn);
-                self.fair.closed(wire);
-                env.book.server_lost_wire(wire);
-                self.core.on_closed(conn, now);
-            }
-            Role::Peer(station) => {
-                if self.routes.get(&station) == Some(&wire) {
-                    self.routes.remove(&station);
-                    self.core.on_mesh_down(station);
-                }
-            }
-            Role::Dialled(station) => {
-                if let Some(peer) = self.peers.iter_mut().find(|peer| peer.station == station) {
-                    peer.wire = None;
-                    peer.redial = Some(now + peer.backoff.next_wait());
-                }
-            }
-        }
-    }
-
     fn dial_peers(&mut self, env: &mut Env, now: Instant) {
         for peer in &mut self.peers {
             if peer.redial.is_none_or(|at| at > now) {
@@ -661,6 +559,63 @@ impl Server {
     /// The machine's counters.
     pub(crate) const fn stats(&self) -> Stats {
         self.core.stats()
+    }
+}
+
+impl Shell for Server {
+    fn host(&self) -> Host {
+        self.host
+    }
+
+    fn wires(&self) -> Vec<Wire> {
+        self.ports.keys().copied().collect()
+    }
+
+    fn port(&mut self, wire: Wire) -> Option<&mut Port> {
+        self.ports.get_mut(&wire).map(|(port, _)| port)
+    }
+
+    fn heard(
+        &mut self,
+        env: &mut Env,
+        wire: Wire,
+        event: LinkEvent,
+        frame: &Frame<'_>,
+        now: Instant,
+    ) -> Result<(), Gone> {
+        match event {
+            LinkEvent::Known | LinkEvent::Up => self.tied_up(env, wire),
+            LinkEvent::NotMine => self.frame(env, wire, frame, now)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn drop_wire(&mut self, env: &mut Env, wire: Wire, why: &str, now: Instant) {
+        let Some((_, role)) = self.ports.remove(&wire) else { return };
+        let key = [23, wire.0];
+        env.note(self.host, Topic::World, &key, || format!("loses {role:?}: {why}"));
+        match role {
+            Role::Unknown => {}
+            Role::Client(conn) => {
+                self.conns.remove(&conn);
+                self.fair.closed(wire);
+                env.book.server_lost_wire(wire);
+                self.core.on_closed(conn, now);
+            }
+            Role::Peer(station) => {
+                if self.routes.get(&station) == Some(&wire) {
+                    self.routes.remove(&station);
+                    self.core.on_mesh_down(station);
+                }
+            }
+            Role::Dialled(station) => {
+                if let Some(peer) = self.peers.iter_mut().find(|peer| peer.station == station) {
+                    peer.wire = None;
+                    peer.redial = Some(now + peer.backoff.next_wait());
+                }
+            }
+        }
     }
 }
 
