@@ -198,13 +198,13 @@ pub(super) const ALL: &[Mutation] = &[
         "who waits for a key is told nothing when that is done",
         BY_KEY,
         "        while let Some(index) = self.copies.first_parked(entry) {\n            self.answer_waiting(index, status, outcome.clone(), now);",
-        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.copies.remove(index);",
+        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.copies.forget(index);",
     ),
     mutation(
         "nobody runs in the place of a copy that stopped and had a key",
         BY_KEY,
         "            self.copies.unpark(index);",
-        "            self.copies.remove(index);",
+        "            self.copies.forget(index);",
     ),
     mutation(
         "a key's result lives on when its time is out",

@@ -14,15 +14,15 @@ use clap::Parser;
 
 use crate::program::{Finished, finish};
 use crate::project::Project;
-use crate::results::{Caught, Results, Row, name_of};
+use crate::results::{Caught, Results, name_of};
 
 /// Puts deliberate bugs into a copy of the project, one at a time, and sees each caught: by the test
 /// that is said to hold it, if one is; else by seeds, then by the tests of the worlds, then by the
 /// mutated crate's own; those in a shell by whole shells on the simulated driver. Prints a table of
 /// what caught each, after how many seeds. One that hangs is caught, too. Fails if one survives.
 ///
-/// What was found is kept beside the copy, and not looked for again while the source is the same: who
-/// was interrupted starts again.
+/// What was caught is kept beside the copy, and not tried again while the source is the same: who was
+/// interrupted starts again.
 #[derive(Parser)]
 struct Options {
     /// Only mutations whose name contains this.
@@ -31,7 +31,7 @@ struct Options {
     /// Seeds to try before the tests are asked.
     #[arg(long, value_name = "N", default_value_t = 3000)]
     seeds: u64,
-    /// Where the copy is made and built, and what was found is kept.
+    /// Where the copy is made and built, and what was caught is kept.
     #[arg(long, value_name = "DIR", default_value = "target/mutants")]
     dir: PathBuf,
 }
@@ -61,26 +61,27 @@ fn run(options: &Options) -> Result<bool> {
     println!("{:<70} {:>5} {:>4}  caught by", "deliberate bug", "seeds", "s");
     for mutation in mutations::all().filter(|mutation| mutation.name.contains(&options.only)) {
         let name = name_of((project.state(), mutation, options.seeds));
-        let row = match results.find(name) {
-            Some(row) => row.clone(),
-            None => {
-                let row = row(mutation, &project, options.seeds)?;
-                results.keep(name, &row)?;
-                row
-            }
-        };
-        println!("{}", row.text);
-        match row.is_caught {
-            true => caught += 1,
-            false => survived.push(mutation.name),
+        if let Some(row) = results.find(name) {
+            println!("{row}");
+            caught += 1;
+            continue;
+        }
+        let (row, is_caught) = row(mutation, &project, options.seeds)?;
+        println!("{row}");
+        if is_caught {
+            results.keep(name, &row)?;
+            caught += 1;
+        } else {
+            survived.push(mutation.name);
         }
     }
     println!("{caught} mutations were caught, {} were not: {survived:#?}", survived.len());
     Ok(survived.is_empty())
 }
 
-/// Tries a mutation: its name, how many seeds and seconds that took, and what caught it.
-fn row(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Row> {
+/// Tries a mutation. Returns its row (its name, how many seeds and seconds that took, and what caught
+/// it), and whether it was caught.
+fn row(mutation: &Mutation, project: &Project, seeds: u64) -> Result<(String, bool)> {
     let start = Instant::now();
     let caught = try_one(mutation, project, seeds)?;
     let seconds = start.elapsed().as_secs();
@@ -88,8 +89,8 @@ fn row(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Row> {
         Caught::Seed(_, seeds) => seeds.to_string(),
         _ => "-".to_owned(),
     };
-    let text = format!("{:<70} {seeds:>5} {seconds:>4}  {caught}", mutation.name);
-    Ok(Row { is_caught: caught.is_caught(), text })
+    let row = format!("{:<70} {seeds:>5} {seconds:>4}  {caught}", mutation.name);
+    Ok((row, caught.is_caught()))
 }
 
 fn try_one(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Caught> {

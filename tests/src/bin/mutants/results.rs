@@ -42,16 +42,9 @@ impl fmt::Display for Caught {
     }
 }
 
-/// A row of the table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Row {
-    pub(crate) is_caught: bool,
-    pub(crate) text: String,
-}
-
-/// The rows that were found, by what stands for the mutation and the source that it was put in.
+/// The rows of what was caught, by what stands for the mutation and the source that it was put in.
 pub(crate) struct Results {
-    known: BTreeMap<u64, Row>,
+    known: BTreeMap<u64, String>,
     file: File,
 }
 
@@ -64,24 +57,21 @@ impl Results {
         Ok(Results { known, file: File::options().create(true).append(true).open(path)? })
     }
 
-    /// What is known by this name.
-    pub(crate) fn find(&self, name: u64) -> Option<&Row> {
-        self.known.get(&name)
+    /// The row that is known by this name.
+    pub(crate) fn find(&self, name: u64) -> Option<&str> {
+        self.known.get(&name).map(String::as_str)
     }
 
     /// Keeps a row.
-    pub(crate) fn keep(&mut self, name: u64, row: &Row) -> Result<()> {
-        let Row { is_caught, text } = row;
-        Ok(writeln!(self.file, "{name:x} {} {text}", u8::from(*is_caught))?)
+    pub(crate) fn keep(&mut self, name: u64, row: &str) -> Result<()> {
+        Ok(writeln!(self.file, "{name:x} {row}")?)
     }
 }
 
 /// A line of the file; None if it was not written to its end.
-fn read(line: &str) -> Option<(u64, Row)> {
-    let mut words = line.splitn(3, ' ');
-    let name = u64::from_str_radix(words.next()?, 16).ok()?;
-    let is_caught = words.next()? == "1";
-    Some((name, Row { is_caught, text: words.next()?.to_owned() }))
+fn read(line: &str) -> Option<(u64, String)> {
+    let (name, row) = line.split_once(' ')?;
+    Some((u64::from_str_radix(name, 16).ok()?, row.to_owned()))
 }
 
 /// One number for many things.
