@@ -91,7 +91,7 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         config.file.display(),
         show_size(set.bytes()),
         running.address(),
-        config.peers.len()
+        config.peers_named()
     ));
     let said = said.and_then(|()| match running.metrics_address() {
         Some(address) => print(format_args!("it tells what it does at http://{address}/metrics")),
@@ -114,6 +114,7 @@ fn run_managed(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<(
     send_ready(&mut output, address).map_err(ReplicaError::Parent)?;
     let mut peers = wait_for_peers(&mut input).map_err(ReplicaError::Parent)?;
     peers.retain(|(replica, _)| *replica != config.replica);
+    let peers = peers.into_iter().map(|(replica, at)| (replica, at.to_string())).collect();
     let config = ServeConfig { listen: address, peers, ..config.clone() };
     // Nobody has connected to it, so that the server can have the address at once.
     drop(place);
@@ -135,7 +136,7 @@ fn start(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<Running
     };
     let limits =
         Limits { slots: how.slots.get(), queue_requests: how.queue.get(), ..Limits::default() };
-    let peers = config.peers.iter().map(|&(replica, address)| (ReplicaId(replica), address));
+    let peers = config.peers.iter().map(|(replica, at)| (ReplicaId(*replica), at.as_str()));
     let mut builder = Server::builder();
     if let Some(address) = config.metrics {
         builder = builder.metrics(address);

@@ -27,8 +27,9 @@ pub struct ServeConfig {
     pub file: PathBuf,
     /// Where it tells what it does.
     pub metrics: Option<SocketAddr>,
-    /// The other replicas, by number.
-    pub peers: Vec<(u16, SocketAddr)>,
+    /// The other replicas, by number: `HOST:PORT`, which is looked up whenever one is dialled, so that
+    /// a name that leads nowhere yet holds nothing up.
+    pub peers: Vec<(u16, String)>,
 }
 
 /// Why the configuration cannot be used.
@@ -53,7 +54,9 @@ pub enum ConfigError {
         why: String,
     },
     /// A peer is not given as `N=HOST:PORT`.
-    #[error("--peer {given:?} is not of the form N=HOST:PORT, such as 1=10.0.0.2:7000")]
+    #[error(
+        "--peer {given:?} is not of the form N=HOST:PORT, such as 1=10.0.0.2:7000, with N up to 65535"
+    )]
     Peer {
         /// What was given.
         given: String,
@@ -93,13 +96,13 @@ struct File {
     peers: BTreeMap<String, Spanned<String>>,
 }
 
-/// What the file says, with its names resolved.
+/// What the file says, with its own names resolved.
 #[derive(Debug, Default)]
 struct Said {
     listen: Option<SocketAddr>,
     replica: Option<u16>,
     file: Option<PathBuf>,
-    peers: Vec<(u16, SocketAddr)>,
+    peers: Vec<(u16, String)>,
 }
 
 impl ServeConfig {
@@ -133,6 +136,21 @@ impl ServeConfig {
         let file = args.file.clone().or(file.file).unwrap_or_else(default_file);
         Ok(ServeConfig { listen, replica, file, metrics, peers })
     }
+
+    /// Which peers it has, in words.
+    pub fn peers_named(&self) -> String {
+        let numbers: Vec<String> = self.peers.iter().map(|(n, _)| format!("replica {n}")).collect();
+        if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") }
+    }
+}
+
+/// `HOST:PORT` as it was given, looked at and not looked up.
+fn written(address: &str) -> Result<String, ConfigError> {
+    let parts = address.rsplit_once(':');
+    let whole = parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let why = || "it has no host or no port".to_owned();
+    let refused = || ConfigError::Address { address: address.to_owned(), why: why() };
+    whole.then(|| address.to_owned()).ok_or_else(refused)
 }
 
 /// The first address of `HOST:PORT`.
@@ -164,18 +182,19 @@ fn read(path: &Path) -> Result<Said, ConfigError> {
         |given: &Spanned<String>| resolve(given.get_ref()).map_err(|error| at(given, error));
     let peer = |(number, given): (&String, &Spanned<String>)| {
         let unnumbered = |_| at(given, ConfigError::Number { given: number.clone() });
-        Ok((number.parse().map_err(unnumbered)?, address(given)?))
+        let address = written(given.get_ref()).map_err(|error| at(given, error))?;
+        Ok((number.parse().map_err(unnumbered)?, address))
     };
     let peers = peers.iter().map(peer).collect::<Result<_, ConfigError>>()?;
     let listen = listen.as_ref().map(address).transpose()?;
     Ok(Said { listen, replica, file, peers })
 }
 
-fn peer(given: &str) -> Result<(u16, SocketAddr), ConfigError> {
+fn peer(given: &str) -> Result<(u16, String), ConfigError> {
     let malformed = || ConfigError::Peer { given: given.to_owned() };
     let (number, address) = given.split_once('=').ok_or_else(malformed)?;
     let number = number.trim().parse().map_err(|_| malformed())?;
-    Ok((number, resolve(address.trim())?))
+    Ok((number, written(address.trim())?))
 }
 
 #[cfg(test)]
@@ -213,8 +232,9 @@ mod tests {
         let config = with_file(FILE, "").expect("well-formed");
         assert_eq!((config.replica, config.listen.port()), (1, 7100));
         assert_eq!(config.file, Path::new("blocks.dat"));
-        let peers: Vec<_> = config.peers.iter().map(|(n, a)| (*n, a.port())).collect();
-        assert_eq!(peers, [(0, 7000), (2, 7200)]);
+        let peers = [(0, "127.0.0.1:7000".to_owned()), (2, "127.0.0.1:7200".to_owned())];
+        assert_eq!(config.peers, peers);
+        assert_eq!(config.peers_named(), "replica 0, replica 2");
     }
 
     #[test]
@@ -258,8 +278,18 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_whose_name_leads_nowhere_yet_holds_nothing_up() {
+        let line = "b serve --peer 1=store-1.invalid:7000";
+        let config = ServeConfig::from_args(&args(line)).expect("it is looked up when dialled");
+        assert_eq!(config.peers, [(1, "store-1.invalid:7000".to_owned())]);
+        let config =
+            with_file("[peers]\n2 = \"store-2.invalid:7000\"\n", "").expect("as in a file");
+        assert_eq!(config.peers, [(2, "store-2.invalid:7000".to_owned())]);
+    }
+
+    #[test]
     fn bad_peers_are_named_with_an_example() {
-        for given in ["127.0.0.1:1", "x=127.0.0.1:1", "1=nowhere"] {
+        for given in ["127.0.0.1:1", "x=127.0.0.1:1", "1=nowhere", "99999=127.0.0.1:1", "1=:7"] {
             let error = ServeConfig::from_args(&args(&format!("b serve --peer {given}")));
             let message = error.expect_err("bad").to_string();
             assert!(message.contains("10.0.0.2:7000"), "{message}");

@@ -176,7 +176,8 @@ pub struct ServeArgs {
     /// Number of this replica; each has another [default: 0]
     #[arg(long, value_name = "N", value_parser = whole::<u16>)]
     pub replica: Option<u16>,
-    /// Another replica, to which cancels of tied requests go; once for each peer
+    /// Another replica, to which cancels of tied requests go; once for each peer. A name is looked up
+    /// whenever it is dialled
     #[arg(long = "peer", value_name = "N=HOST:PORT", value_delimiter = ',')]
     pub peers: Vec<String>,
     /// The data file; made if missing, refused if it is one of another size or seed [default: target/bowline-data/replica-N.dat]
