@@ -403,6 +403,26 @@ fn who_leaves_says_so_and_goes_when_its_time_is_over() {
 }
 
 #[test]
+fn who_leaves_before_it_is_up_says_so_when_it_knows_whom_it_tells_and_nothing_else() {
+    let features = Features::GO_AWAY;
+    let hello = Hello { features, ..server(2) };
+    let mut link = Link::accepted(hello, LinkConfig::default(), start());
+    link.leave(ms(300), start());
+    let said = |link: &mut Link| {
+        let mut said = Vec::new();
+        while let Some(frame) = link.poll_transmit(start()) {
+            said.push(frame.name());
+        }
+        said
+    };
+    assert_eq!(said(&mut link), ["hello"]);
+    let greeting = Frame::Hello(Hello { features, ..client() });
+    link.on_frame(&greeting, start()).expect("a hello");
+    assert!(!link.is_up());
+    assert_eq!(said(&mut link), ["hello-ack", "ping", "go-away"]);
+}
+
+#[test]
 fn who_can_not_hear_of_a_leave_is_not_told() {
     let mut pair = Pair::client_and_server();
     pair.run_for(ms(10));
