@@ -14,7 +14,7 @@ local kinds = {
 }
 local hows = { [0] = "withdrawn", [1] = "aborted", [2] = "shed" }
 local statuses = { [0] = "ok", [1] = "no such method", [2] = "bad request", [3] = "failed",
-  [4] = "stale" }
+  [4] = "stale", [5] = "too large" }
 local reasons = { [0] = "leaving", [1] = "protocol", [2] = "stranger", [3] = "silent", [4] = "credit" }
 local payloads = { [0] = "request", [1] = "reply" }
 local option_names = {

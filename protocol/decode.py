@@ -131,7 +131,7 @@ def request(h, payload):
 
 
 def reply(h, payload):
-    require(h.code < 5 or h.code >= 256, "field")
+    require(h.code < 6 or h.code >= 256, "field")
     words, payload = options(h, payload)
     line = f"{h.copy} status={h.code} executed={yes(h.flags & 1)} {h.load}"
     return f"{line}{words} payload={payload.hex()}"

@@ -44,7 +44,8 @@ pub enum ErrorKind {
     App(u16),
     /// The client holds as many calls as it was told to.
     TooManyCalls,
-    /// The payload is larger than the peers take.
+    /// The request is larger than the peers take, or, of a call that ran, the reply larger than this
+    /// client does.
     PayloadTooLarge,
     /// This client had no room for the reply, beside others that were on their way.
     NoRoom,

@@ -185,6 +185,8 @@ pub enum Status {
     Failed,
     /// The replica is not as fresh as the request asks. It did not run. Only who asks is told so.
     Stale,
+    /// The reply is larger than its caller takes. It ran; the payload says so, in UTF-8.
+    TooLarge,
     /// The service's own error, by the service's own number; the payload belongs to it.
     App(u16),
 }
@@ -202,6 +204,7 @@ impl Status {
             Status::BadRequest => 2,
             Status::Failed => 3,
             Status::Stale => 4,
+            Status::TooLarge => 5,
             Status::App(number) => Status::APP.saturating_add(number),
         }
     }
@@ -214,6 +217,7 @@ impl Status {
             2 => Some(Status::BadRequest),
             3 => Some(Status::Failed),
             4 => Some(Status::Stale),
+            5 => Some(Status::TooLarge),
             Status::APP.. => Some(Status::App(code - Status::APP)),
             _ => None,
         }

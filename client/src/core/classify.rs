@@ -28,7 +28,9 @@ impl Verdict {
     pub const fn of(status: Status) -> Verdict {
         match status {
             Status::Ok => Verdict::Good,
-            Status::NoSuchMethod | Status::BadRequest | Status::App(_) => Verdict::Fatal,
+            Status::NoSuchMethod | Status::BadRequest | Status::TooLarge | Status::App(_) => {
+                Verdict::Fatal
+            }
             Status::Failed => Verdict::Retryable,
             Status::Stale => Verdict::Stale,
         }

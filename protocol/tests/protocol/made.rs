@@ -209,6 +209,7 @@ fn any_reply(longest: usize) -> impl Strategy<Value = Made> {
         Just(Status::BadRequest),
         Just(Status::Failed),
         Just(Status::Stale),
+        Just(Status::TooLarge),
         (0..=u16::MAX - Status::APP).prop_map(Status::App),
     ];
     let head = (attempt(), status, any::<bool>(), load());

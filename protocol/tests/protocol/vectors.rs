@@ -383,7 +383,7 @@ fn features_are_the_bits_that_the_specification_gives_them() {
 #[test]
 fn the_specification_and_the_code_name_the_same_statuses() {
     let rows = table("\n**reply** (8).");
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), 7);
     for row in rows {
         let code = row[0].trim_end_matches(" and up").parse().expect("a number");
         let status = Status::from_code(code).expect("a status that is known");

@@ -152,8 +152,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         match pushed {
             Ok(()) => self.pour(),
             Err(error) => {
-                let failed = Reply { status: Status::Failed, ..reply };
-                self.end(&Frame::Reply(failed, error.to_string().as_bytes()), frees);
+                let refused = Reply { status: Status::TooLarge, ..reply };
+                self.end(&Frame::Reply(refused, error.to_string().as_bytes()), frees);
             }
         }
     }

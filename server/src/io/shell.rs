@@ -311,15 +311,6 @@ impl<S: Service> Shell<S> {
     /// A handler is done, with this.
     pub(super) fn finish(&self, copy: CopyKey, status: Status, answer: Answer<S::Reply>) {
         let options = self.stops.end(copy, now());
-        let caller = self.core.borrow().connection_of(copy).and_then(|conn| self.client(conn));
-        let largest = caller.map_or(usize::MAX, |caller| caller.out.largest_reply());
-        let (status, answer) = match answer.len() > largest {
-            true => {
-                self.count(|io| io.replies_too_large += 1);
-                (Status::Failed, Answer::Text("the reply is larger than the caller takes"))
-            }
-            false => (status, answer),
-        };
         let finished = self.core.borrow_mut().on_finished(copy, status, &answer, &options, now());
         if let Some((conn, reply, frees)) = finished {
             self.reply(conn, reply, &options, Letter { answer, frees });
@@ -327,10 +318,17 @@ impl<S: Service> Shell<S> {
         self.changed.notify();
     }
 
+    /// Answers a copy. Whoever takes no reply of that size is told so; what is kept for a key is the
+    /// reply itself, which others may take.
     fn reply(&self, conn: Conn, reply: Reply, options: &OptionSet, letter: Letter<S::Reply>) {
-        if let Some(connection) = self.client(conn) {
-            connection.out.reply(reply, options, letter);
+        let Some(connection) = self.client(conn) else { return };
+        if letter.answer.len() <= connection.out.largest_reply() {
+            return connection.out.reply(reply, options, letter);
         }
+        self.count(|io| io.replies_too_large += 1);
+        let reply = Reply { status: Status::TooLarge, ..reply };
+        let answer = Answer::Text("the reply is larger than the caller takes");
+        connection.out.reply(reply, options, Letter { answer, ..letter });
     }
 
     /// Somebody asks for freshness. The core was told of it in its last turn, which may be long ago.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Cause, Frame, GoodbyeReason, How, Label, OptionSet, Request,
-    Status, Tie, TrafficClass, Twin, codec,
+    Attempt, Cancel, CancelReason, Cause, Features, Frame, GoodbyeReason, How, Key, Label,
+    OptionSet, Request, Status, Takes, Tie, TrafficClass, Twin, codec,
 };
 use bowline_server::io::Limits;
 
@@ -223,15 +223,39 @@ fn a_full_queue_says_when_to_come_back() {
 }
 
 #[test]
-fn a_reply_that_the_caller_does_not_take_is_a_failure_and_not_a_broken_connection() {
+fn a_reply_that_the_caller_does_not_take_is_told_and_breaks_no_connection() {
     let server = Hands::default().serve();
     let mut client = Peer::client(server.address());
     client.request(calling(BLOW, 1), &(2_u32 << 20).to_le_bytes());
-    assert_eq!(client.reply().1, Status::Failed);
+    let (_, status, why) = client.reply();
+    assert_eq!(
+        (status, &*why),
+        (Status::TooLarge, &b"the reply is larger than the caller takes"[..])
+    );
     let snapshot = server.control().snapshot();
-    assert_eq!((snapshot.connections.replies_too_large, snapshot.copies.replied_failed), (1, 1));
+    assert_eq!((snapshot.connections.replies_too_large, snapshot.copies.replied_failed), (1, 0));
     client.request(calling(BLOW, 2), &1000_u32.to_le_bytes());
     assert_eq!(client.reply().2.len(), 1000);
+}
+
+#[test]
+fn what_is_too_large_for_one_caller_of_a_key_is_there_for_another() {
+    let server = Hands::default().serve();
+    let key = Some(Key { id: 1, fingerprint: 1 });
+    let options = OptionSet { key, ..OptionSet::NONE }.to_bytes();
+    let ask = |client: &mut Peer, seq| {
+        let length = (2_u32 << 20).to_le_bytes();
+        client.send(&Frame::RequestWith(calling(BLOW, seq), options.as_options(), &length));
+        client.reply()
+    };
+    let mut one = Peer::client_with_options(server.address());
+    assert_eq!(ask(&mut one, 1).1, Status::TooLarge);
+    let takes = Takes { frame: 64 << 20, payload: 64 << 20 };
+    let mut other = Peer::client_taking(takes, Features::OPTIONS, server.address());
+    assert_eq!(ask(&mut other, 2).2.len(), 2 << 20);
+    assert_eq!(ask(&mut one, 3).1, Status::TooLarge);
+    let snapshot = server.control().snapshot();
+    assert_eq!((snapshot.copies.started, snapshot.connections.replies_too_large), (1, 2));
 }
 
 #[test]

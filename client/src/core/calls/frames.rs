@@ -314,6 +314,7 @@ const fn kind_of(status: Status) -> ErrorKind {
         Status::BadRequest => ErrorKind::BadRequest,
         Status::Failed => ErrorKind::Failed,
         Status::Stale => ErrorKind::Stale,
+        Status::TooLarge => ErrorKind::PayloadTooLarge,
         Status::App(number) => ErrorKind::App(number),
     }
 }

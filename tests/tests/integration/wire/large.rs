@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 
 use bowline_client::Config;
 use bowline_protocol::{
-    Credit, ErrorKind, Label, Method, MethodInfo, ServiceInfo, TrafficClass, Whose,
+    Credit, ErrorKind, Executed, Label, Method, MethodInfo, ServiceInfo, TrafficClass, Whose,
 };
 use bowline_runtime::counting::allocations;
 use bowline_runtime::spawn;
@@ -76,6 +76,21 @@ fn sixty_four_mebibytes_go_there_and_come_back() {
         assert!(reply.iter().eq(sent.iter().rev()), "it was turned round, and nothing else");
         let more = client.call(TURN, pattern(MOST + 1)).deadline(PATIENCE).await;
         assert_eq!(more.unwrap_err().error().kind, ErrorKind::PayloadTooLarge);
+    });
+}
+
+#[test]
+fn a_reply_that_the_client_does_not_take_is_an_error_of_its_own_that_says_so() {
+    let server = server();
+    let mut config = large(&server);
+    (config.max_reply, config.reply_budget) = (1000, 1000);
+    run(config, async |client| {
+        let failure = client.call(TURN, pattern(1001)).deadline(PATIENCE).await.unwrap_err();
+        let error = failure.error();
+        assert_eq!((error.kind, error.executed), (ErrorKind::PayloadTooLarge, Executed::Yes));
+        let told = failure.to_string();
+        assert!(told.ends_with(" (it ran): the reply is larger than the caller takes"), "{told}");
+        assert_eq!(client.call(TURN, pattern(1000)).deadline(PATIENCE).await.unwrap().len(), 1000);
     });
 }
 
