@@ -13,6 +13,7 @@ use bowline_protocol::{Credit, LinkConfig, ReplicaId, Station, options};
 use super::cures;
 use super::mesh::{MOST_CORES, Peer};
 use super::names::PeerAddress;
+use super::once::{Counts, Ledger};
 use super::server::{self, Running};
 use super::service::Service;
 use crate::core::{Adaptive, ConfigError, KeyLimits, Overload};
@@ -224,6 +225,8 @@ pub struct Builder {
     pub(super) shares: Vec<u32>,
     pub(super) keys: KeyLimits,
     pub(super) shared_results: bool,
+    /// Of the store of results, if there is one.
+    pub(super) ledger: Option<Counts>,
     pub(super) overload: Option<Overload>,
     pub(super) dark: bool,
     pub(super) zone: String,
@@ -248,6 +251,7 @@ impl Builder {
             shares: vec![1],
             keys: KeyLimits::default(),
             shared_results: false,
+            ledger: None,
             overload: Some(Overload::default()),
             dark: false,
             zone: String::new(),
@@ -356,6 +360,15 @@ impl Builder {
     #[must_use]
     pub fn shared_results(mut self, shared: bool) -> Builder {
         self.shared_results = shared;
+        self
+    }
+
+    /// The store in which the service keeps the results of its keyed methods: what happens there is told
+    /// with the server's own numbers (`bowline_results`, and [`Control::ledger`](super::Control::ledger)).
+    /// It is the service that uses it. Default: none.
+    #[must_use]
+    pub fn ledger(mut self, ledger: &Ledger) -> Builder {
+        self.ledger = Some(ledger.counts());
         self
     }
 

@@ -22,6 +22,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::once::LedgerStats;
 use super::server::{Collected, Control};
 use super::stats::IoStats;
 use super::tally::Row;
@@ -57,11 +58,12 @@ impl Control {
         let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
         let labels = labels.map(|(label, value)| (label.into(), value.into()));
         let mut registry = Registry::with_prefix_and_labels("bowline", labels);
-        let mut page = String::new();
         let names = self.service().methods.iter().map(|info| (info.number, info.name)).collect();
-        registry.register_collector(Box::new(Page { cores: self.collect(), names }));
-        match text::encode(&mut page, &registry) {
-            Ok(()) => page,
+        let page = Page { cores: self.collect(), names, ledger: self.ledger() };
+        registry.register_collector(Box::new(page));
+        let mut text = String::new();
+        match text::encode(&mut text, &registry) {
+            Ok(()) => text,
             Err(Error) => String::from("# EOF\n"),
         }
     }
@@ -72,6 +74,8 @@ struct Page {
     cores: Vec<Collected>,
     /// The methods' names.
     names: Vec<(Method, &'static str)>,
+    /// What happened in the store of results, if there is one.
+    ledger: Option<LedgerStats>,
 }
 
 type Labels<'a> = [(&'a str, String)];
@@ -128,6 +132,12 @@ impl Page {
         let counters = IoStats::NAMES.into_iter().zip(stats.values());
         let counters = counters.map(|(name, value)| (name.to_string(), value)).collect();
         to.counters("connections", "What happened on connections", "what", counters)
+    }
+
+    fn results(&self, to: &mut Encoder<'_>, ledger: &LedgerStats) -> Result<(), Error> {
+        let counters = LedgerStats::NAMES.into_iter().zip(ledger.values());
+        let counters = counters.map(|(name, value)| (name.to_string(), value)).collect();
+        to.counters("results", "What happened in the store of results", "what", counters)
     }
 
     /// How each core's loop is doing.
@@ -268,6 +278,9 @@ impl Collector for Page {
         self.copies(&mut to, &sum.copies)?;
         self.times(&mut to, &times)?;
         self.connections(&mut to, &sum.connections)?;
+        if let Some(ledger) = &self.ledger {
+            self.results(&mut to, ledger)?;
+        }
         self.cores(&mut to)
     }
 }

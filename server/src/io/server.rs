@@ -24,6 +24,7 @@ use signal_hook::iterator::Signals;
 
 use super::builder::{Builder, ServeError};
 use super::drain::Inside;
+use super::once::{Counts, LedgerStats};
 use super::service::Service;
 use super::shell::{Parts, Shell};
 use super::spans::Spans;
@@ -131,7 +132,11 @@ impl Running {
     ///
     /// As [`Running::shut_down`].
     pub fn join(mut self) -> Result<(), ServeError> {
-        std::mem::take(&mut self.threads).into_iter().enumerate().try_for_each(join)
+        let threads = std::mem::take(&mut self.threads);
+        let ended = threads.into_iter().enumerate().try_for_each(join);
+        let replica = self.control.replica();
+        tracing::info!(%replica, "ended");
+        ended
     }
 
     /// Runs until the process gets SIGTERM or SIGINT (or one that [`Running::hear`] was told), and
@@ -239,6 +244,7 @@ struct About {
     replica: ReplicaId,
     zone: String,
     service: ServiceInfo,
+    ledger: Option<Counts>,
 }
 
 /// What a core tells whoever watches.
@@ -301,6 +307,11 @@ impl Control {
     /// What it serves.
     pub fn service(&self) -> ServiceInfo {
         self.about.service
+    }
+
+    /// What happened in the store of results that [`Builder::ledger`] was told of, if it was.
+    pub fn ledger(&self) -> Option<LedgerStats> {
+        self.about.ledger.as_ref().map(Counts::get)
     }
 
     /// As [`Control::snapshot`], without blocking: for any executor, the server's own included.
@@ -405,7 +416,8 @@ where
         let _ = go.send(Go { ports: ports.clone() });
     }
     let service = served.ok_or(ServeError::NoCores)?;
-    let about = About { replica: builder.replica, zone: builder.zone, service };
+    let Builder { replica, zone, ledger, .. } = builder;
+    let about = About { replica, zone, service, ledger };
     let control = Control { cores: cores.into(), about: Arc::new(about) };
     #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "nothing is exposed"))]
     let mut running = Running {
@@ -423,7 +435,7 @@ where
         let refused = |source| ServeError::Metrics { address, source };
         running.exposition = Some(running.control.expose(address).map_err(refused)?);
     }
-    let (replica, cores) = (builder.replica, running.ports.len());
+    let cores = running.ports.len();
     tracing::info!(%replica, %address, cores, "serves");
     Ok(running)
 }

@@ -7,8 +7,8 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use bowline_protocol::{
-    Cancel, CancelReason, Credit, Features, Frame, How, Label, OptionSet, Takes, TraceContext,
-    TrafficClass,
+    Cancel, CancelReason, Credit, Features, Frame, How, Key, Label, MethodInfo, OptionSet,
+    ServiceInfo, Status, Takes, TraceContext, TrafficClass,
 };
 use bowline_runtime::exposition::fetch;
 use tracing::field::{Field, Visit};
@@ -16,6 +16,8 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use bowline_server::io::Limits;
+use bowline_server::io::once::Ledger;
+use bowline_server::{Context, Failure, Payload, Server, Service};
 
 use crate::eventually;
 use crate::peer::{Peer, calling, plain};
@@ -84,6 +86,42 @@ fn a_page_tells_what_credit_is_left_and_what_waits_for_its_clients_to_read() {
     assert_eq!(of("bowline_credit_withheld_bytes"), 4.0);
     assert_eq!(of("bowline_credit_left_requests"), 7.0);
     assert_eq!(of("bowline_clients"), 1.0);
+}
+
+/// Has an effect in its store of results for each key.
+#[derive(Clone)]
+struct Bank(Ledger);
+
+impl Service for Bank {
+    type Reply = Vec<u8>;
+
+    fn info(&self) -> ServiceInfo {
+        ServiceInfo::new("bank", const { &[MethodInfo::new(ECHO, "deposit").keyed()] })
+    }
+
+    async fn call(&self, context: Context, _: Payload) -> Result<Vec<u8>, Failure> {
+        context.once(&self.0, |_| Ok(Vec::new())).await
+    }
+}
+
+#[test]
+fn a_page_tells_what_happens_in_the_store_of_results() {
+    let ledger = Ledger::in_memory();
+    let builder = Server::builder().listen("127.0.0.1:0".parse().unwrap());
+    let server = builder.ledger(&ledger).start(Bank(ledger.clone())).unwrap();
+    let mut client = Peer::client_with_options(server.address());
+    for id in [7, 8] {
+        let key = Some(Key { id, fingerprint: 1 });
+        let options = OptionSet { key, ..OptionSet::NONE }.to_bytes();
+        client.send(&Frame::RequestWith(plain(id as u64), options.as_options(), b""));
+        assert_eq!(client.reply().1, Status::Ok);
+    }
+    let page = server.control().page();
+    let results = |what| value(&page, "bowline_results_total", &[what]);
+    assert_eq!(results("what=\"effects\""), 2.0);
+    assert_eq!(results("what=\"commits\""), ledger.stats().commits as f64);
+    assert_eq!(results("what=\"store_errors\""), 0.0);
+    assert_eq!(server.control().ledger(), Some(ledger.stats()));
 }
 
 #[test]

@@ -17,6 +17,7 @@ use bowline_runtime::channel::{self, Receiver, Sender};
 
 use super::memory::Memory;
 use super::{Batch, Entry, Space, Store, StoreError, Transaction};
+use crate::core::counters;
 use crate::io::Failure;
 
 /// So many transactions may wait; whoever has one more waits until there is room.
@@ -50,34 +51,38 @@ impl Default for Retention {
     }
 }
 
-/// What happened in a ledger.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LedgerStats {
-    /// Effects that were had.
-    pub effects: u64,
-    /// Effects that were not had again, as their key was there already.
-    pub prevented: u64,
-    /// Calls that were refused, as their key was used for something else.
-    pub other_use: u64,
-    /// Effects that failed, and left nothing.
-    pub failed: u64,
-    /// Commits, each of one effect or several.
-    pub commits: u64,
-    /// Batches that the store could not make durable.
-    pub store_errors: u64,
-    /// Results that were forgotten.
-    pub forgotten: u64,
+counters! {
+    /// What happened in a ledger.
+    pub struct LedgerStats {
+        /// Effects that were had.
+        effects,
+        /// Effects that were not had again, as their key was there already.
+        prevented,
+        /// Calls that were refused, as their key was used for something else.
+        other_use,
+        /// Effects that failed, and left nothing.
+        failed,
+        /// Commits, each of one effect or several.
+        commits,
+        /// Batches that the store could not make durable.
+        store_errors,
+        /// Results that were forgotten.
+        forgotten,
+    }
 }
 
-impl LedgerStats {
-    const fn add(&mut self, other: &LedgerStats) {
-        self.effects += other.effects;
-        self.prevented += other.prevented;
-        self.other_use += other.other_use;
-        self.failed += other.failed;
-        self.commits += other.commits;
-        self.store_errors += other.store_errors;
-        self.forgotten += other.forgotten;
+/// The counters of a ledger, which outlive it.
+#[derive(Clone, Default, Debug)]
+pub(in crate::io) struct Counts(Arc<Mutex<LedgerStats>>);
+
+impl Counts {
+    pub(in crate::io) fn get(&self) -> LedgerStats {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, happened: &LedgerStats) {
+        let mut stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *stats = stats.plus(happened);
     }
 }
 
@@ -90,7 +95,7 @@ struct Inner {
     /// None only while it is dropped.
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
-    stats: Arc<Mutex<LedgerStats>>,
+    counts: Counts,
 }
 
 type Effect = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<Vec<u8>, Failure> + Send>;
@@ -112,12 +117,12 @@ impl Ledger {
     /// If the thread can't be had.
     pub fn open(store: impl Store, retention: Retention) -> std::io::Result<Ledger> {
         let (jobs, waiting) = channel::bounded(WAITING);
-        let stats = Arc::default();
-        let mut clerk = Clerk { store, retention, stats: Arc::clone(&stats), fails: false };
+        let counts = Counts::default();
+        let mut clerk = Clerk { store, retention, counts: counts.clone(), fails: false };
         let thread = thread::Builder::new()
             .name("bowline-ledger".into())
             .spawn(move || clerk.work(waiting))?;
-        Ok(Ledger(Arc::new(Inner { jobs: Some(jobs), thread: Some(thread), stats })))
+        Ok(Ledger(Arc::new(Inner { jobs: Some(jobs), thread: Some(thread), counts })))
     }
 
     /// A ledger that lasts as long as its process.
@@ -131,7 +136,11 @@ impl Ledger {
 
     /// What happened so far.
     pub fn stats(&self) -> LedgerStats {
-        *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.counts.get()
+    }
+
+    pub(in crate::io) fn counts(&self) -> Counts {
+        self.0.counts.clone()
     }
 
     /// Reads what transactions left. What it writes is forgotten.
@@ -196,7 +205,7 @@ impl From<StoreError> for Failure {
 struct Clerk<S> {
     store: S,
     retention: Retention,
-    stats: Arc<Mutex<LedgerStats>>,
+    counts: Counts,
     /// The store failed when it was last used.
     fails: bool,
 }
@@ -206,12 +215,8 @@ impl<S: Store> Clerk<S> {
         let mut answers = Vec::with_capacity(TOGETHER);
         while let Some(first) = block_on(waiting.receive()) {
             let committed = self.commit(first, &mut waiting, &mut answers);
-            let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
-            match &committed {
-                Ok(happened) => stats.add(happened),
-                Err(_) => stats.store_errors += 1,
-            }
-            drop(stats);
+            let lost = LedgerStats { store_errors: 1, ..LedgerStats::default() };
+            self.counts.add(committed.as_ref().unwrap_or(&lost));
             self.tell(committed.as_ref().err());
             for (asked, answer) in answers.drain(..) {
                 let answer = match &committed {

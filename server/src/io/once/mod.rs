@@ -54,6 +54,7 @@ use std::boxed::Box;
 use std::error::Error;
 use std::vec::Vec;
 
+pub(super) use ledger::Counts;
 pub use ledger::{Ledger, LedgerStats, Retention};
 pub use memory::Memory;
 pub use transaction::Transaction;
