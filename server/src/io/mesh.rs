@@ -16,7 +16,7 @@ use std::vec::Vec;
 
 use bowline_protocol::{Backoff, ReplicaId, Station};
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{Stage, sleep, spawn_at};
+use bowline_runtime::{Stage, now, sleep, spawn_at};
 
 use super::connection::End;
 use super::names::PeerAddress;
@@ -101,31 +101,27 @@ pub(super) fn keep_cores<S: Service>(shell: &Rc<Shell<S>>, replica: ReplicaId, c
 /// Keeps a connection to one core of a peer, the one of this `place` among all, for as long as the peer
 /// has that core.
 async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
-    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT, seed(shell.station(), station));
-    let mut reach = Reach::default();
+    let mut redial = Redial::new(seed(shell.station(), station));
     while shell.cores[place].has(station.core) {
         let reached = reach_one(&shell, station, place).await;
-        if reached.is_ok() {
-            backoff.reset();
-        }
-        let is_lost = reach.is_lost(reached.is_ok());
+        let (wait, is_lost) = redial.after(reached.as_ref().ok().copied());
         if let Err(why) = reached
             && is_lost
         {
             tell_lost(&shell, station, &shell.peers[place].address, &why);
         }
-        sleep(backoff.next_wait()).await;
+        sleep(wait).await;
     }
     shell.cores[place].give_up(station.core);
 }
 
 /// Dials one address of a peer after the other, until a connection comes up, and stays for as long as
-/// that lasts.
+/// that lasts. Says how long it did, or why none came up.
 async fn reach_one<S: Service>(
     shell: &Rc<Shell<S>>,
     station: Station,
     place: usize,
-) -> Result<(), String> {
+) -> Result<Duration, String> {
     let found = shell.peers[place].address.find().await.map_err(|error| {
         shell.count(|io| {
             io.mesh_failed += 1;
@@ -144,7 +140,7 @@ async fn reach_one<S: Service>(
             dialled => dialled,
         };
         match dialled {
-            Dialled::WasUp => return Ok(()),
+            Dialled::WasUp(lasted) => return Ok(lasted),
             Dialled::Failed(failed) => why = failed,
             Dialled::Other { .. } => why = String::from("another core answers at its port"),
         }
@@ -152,18 +148,28 @@ async fn reach_one<S: Service>(
     Err(why)
 }
 
-/// Whether a peer's core was last seen to be there.
-#[derive(Debug, Default)]
-struct Reach {
+/// When a peer's core is dialled again, and whether its loss is news.
+#[derive(Debug)]
+struct Redial {
+    backoff: Backoff,
     lost: bool,
 }
 
-impl Reach {
-    /// A dial has come to its end. True if that is news: it is tried again and again, and said once.
-    const fn is_lost(&mut self, was_up: bool) -> bool {
-        let is_news = !was_up && !self.lost;
-        self.lost = !was_up;
-        is_news
+impl Redial {
+    const fn new(seed: u64) -> Redial {
+        Redial { backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT, seed), lost: false }
+    }
+
+    /// A connection is over that was up for so long, or none came up: how long to wait, and whether to
+    /// tell of it. It is tried again and again, and said once.
+    fn after(&mut self, lasted: Option<Duration>) -> (Duration, bool) {
+        // Who greets and then breaks is not there for all that.
+        if lasted.is_some_and(|lasted| lasted >= LONGEST_WAIT) {
+            self.backoff.reset();
+        }
+        let is_news = lasted.is_none() && !self.lost;
+        self.lost = lasted.is_none();
+        (self.backoff.next_wait(), is_news)
     }
 }
 
@@ -185,8 +191,8 @@ enum Dialled {
     Failed(String),
     /// Another core answered, and said where the right one is.
     Other { port: u16 },
-    /// There was a connection, and it is over.
-    WasUp,
+    /// There was a connection for so long, and it is over.
+    WasUp(Duration),
 }
 
 /// Dials, and stays as long as the connection lasts.
@@ -200,12 +206,13 @@ async fn dial<S: Service>(shell: &Rc<Shell<S>>, station: Station, address: Socke
         }
     };
     let connection = shell.dialled(station, stream);
+    let begun = now();
     match connection.run(shell).await {
         End::OtherCore(hello) => match hello.ports.get(usize::from(station.core)) {
             Some(&port) => Dialled::Other { port },
             None => Dialled::Failed(String::from("it has no such core")),
         },
-        _ if connection.is_up() => Dialled::WasUp,
+        _ if connection.is_up() => Dialled::WasUp(now() - begun),
         end => Dialled::Failed(end.to_string()),
     }
 }
@@ -222,8 +229,16 @@ mod tests {
 
     #[test]
     fn a_peer_that_can_t_be_reached_is_told_of_once_and_again_when_it_was_there_meanwhile() {
-        let mut reach = Reach::default();
-        let news = [false, false, true, false, false].map(|was_up| reach.is_lost(was_up));
+        let mut redial = Redial::new(1);
+        let news = [None, None, Some(Duration::ZERO), None, None].map(|it| redial.after(it).1);
         assert_eq!(news, [true, false, false, true, false]);
+    }
+
+    #[test]
+    fn a_peer_that_greets_and_breaks_is_dialled_ever_more_seldom_and_one_that_stayed_at_once() {
+        let mut redial = Redial::new(1);
+        (0..20).for_each(|_| _ = redial.after(Some(Duration::from_millis(1))));
+        assert!(redial.after(Some(Duration::from_millis(1))).0 >= LONGEST_WAIT / 2);
+        assert!(redial.after(Some(LONGEST_WAIT)).0 <= FIRST_WAIT);
     }
 }
