@@ -89,6 +89,15 @@ impl Error {
         Self::explain("io_uring_setup", source, disabled_level())
     }
 
+    /// What the failure to enter a ring means that could be set up.
+    pub(crate) fn of_enter(source: io::Error) -> Error {
+        match source.raw_os_error() {
+            // Some filters answer as a kernel without io_uring does.
+            Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Error::Forbidden { source },
+            _ => Error::Io { what: "io_uring_enter", source },
+        }
+    }
+
     fn explain(what: &'static str, source: io::Error, disabled: u8) -> Error {
         match source.raw_os_error() {
             Some(libc::ENOSYS) => Error::Missing,

@@ -123,7 +123,14 @@ impl Ring {
             at_once,
             polled: parameters.is_setup_sqpoll(),
         };
+        ring.try_out().map_err(Error::of_enter)?;
         Ok(ring)
+    }
+
+    /// Enters the kernel once, for nothing: who lets a ring be made may yet forbid that.
+    fn try_out(&self) -> io::Result<()> {
+        // SAFETY: nothing is handed over, and there is no argument.
+        unsafe { self.submitter.enter::<types::Timespec>(0, 0, 0, None) }.map(drop)
     }
 
     /// Where other threads post messages, if they can.
