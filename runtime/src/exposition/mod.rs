@@ -185,15 +185,20 @@ async fn serve(
 
 async fn attend(listener: TcpListener, desk: Rc<Desk>) {
     let guests = Rc::<Guests>::default();
+    // Said once, until somebody is accepted again.
+    let mut told = false;
     loop {
         match listener.accept().await {
             Ok(stream) => {
+                told = false;
                 let place = guests.admit(stream.clone()).await;
                 let desk = desk.clone();
                 drop(spawn(async move { desk.answer(&stream, &place).await }));
             }
             Err(error) => {
-                tracing::warn!(%error, "can't accept who asks for metrics");
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%error, "can't accept who asks for metrics, and goes on trying");
+                }
                 sleep(PAUSE).await;
             }
         }

@@ -2,21 +2,25 @@
 
 use std::io;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What helps against an error of who wants to listen, as the end of a sentence; nothing, if that
 /// says itself what to do.
 pub(super) fn of_listening(error: &io::Error) -> &'static str {
-    /// EMFILE and ENFILE.
-    const NO_DESCRIPTORS: [Option<i32>; 2] = [Some(24), Some(23)];
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     match error.kind() {
         io::ErrorKind::AddrInUse => "; end who listens there (`ss -ltnp`), or take another port",
         io::ErrorKind::AddrNotAvailable => "; take an address that this host has (`ip address`)",
         io::ErrorKind::PermissionDenied => {
             "; take a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"
         }
-        _ if NO_DESCRIPTORS.contains(&error.raw_os_error()) => {
+        _ if is(Errno::MFILE) || is(Errno::NFILE) => {
             "; raise the limit of open files (`ulimit -n`, LimitNOFILE of the service)"
+        }
+        // Of a thread, which is all that could come later.
+        _ if is(Errno::AGAIN) => {
+            "; raise the limit of threads (`ulimit -u`, TasksMax of the service)"
         }
         _ => "",
     }
@@ -68,10 +72,17 @@ mod tests {
 
     #[test]
     fn who_can_not_listen_is_told_what_helps() {
-        let cure = |number| of_listening(&io::Error::from_raw_os_error(number)).to_string();
-        for (number, word) in [(98, "port"), (99, "address"), (13, "CAP_NET"), (24, "ulimit -n")] {
-            assert!(cure(number).contains(word), "{number}: {}", cure(number));
+        let cure = |errno: Errno| of_listening(&errno.into()).to_string();
+        for (errno, word) in [
+            (Errno::ADDRINUSE, "port"),
+            (Errno::ADDRNOTAVAIL, "address"),
+            (Errno::ACCESS, "CAP_NET"),
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::NFILE, "ulimit -n"),
+            (Errno::AGAIN, "ulimit -u"),
+        ] {
+            assert!(cure(errno).contains(word), "{errno}: {}", cure(errno));
         }
-        assert_eq!(cure(22), "");
+        assert_eq!(cure(Errno::INVAL), "");
     }
 }

@@ -11,6 +11,7 @@ use bowline_protocol::Backoff;
 use bowline_runtime::net::TcpListener;
 use bowline_runtime::{Sleep, Stage, sleep, sleep_until, spawn_at};
 
+use super::cures;
 use super::service::Service;
 use super::shell::Shell;
 
@@ -18,10 +19,13 @@ use super::shell::Shell;
 pub(super) async fn accept<S: Service>(shell: Rc<Shell<S>>, listener: TcpListener) {
     // When descriptors run out it helps nobody to ask again at once.
     let mut backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1), 0);
+    // Said once, until somebody is accepted again.
+    let mut told = false;
     loop {
         match listener.accept().await {
             Ok(stream) => {
                 backoff.reset();
+                told = false;
                 if let Some(connection) = shell.accept(stream) {
                     let shell = shell.clone();
                     drop(spawn_at(Stage::Input, async move {
@@ -31,8 +35,11 @@ pub(super) async fn accept<S: Service>(shell: Rc<Shell<S>>, listener: TcpListene
             }
             Err(error) => {
                 shell.count(|io| io.accept_errors += 1);
-                tracing::warn!(%error, "can't accept connections");
                 if !concerns_one(&error) {
+                    if !std::mem::replace(&mut told, true) {
+                        let cure = cures::of_listening(&error);
+                        tracing::warn!(%error, "can't accept connections, and goes on trying{cure}");
+                    }
                     sleep(backoff.next_wait()).await;
                 }
             }
@@ -80,11 +87,11 @@ pub(super) async fn decide<S: Service>(shell: Rc<Shell<S>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
 
-    /// Linux's numbers: ECONNABORTED and EMFILE.
     #[test]
     fn one_that_gave_up_before_it_was_accepted_holds_nobody_up_and_a_lack_of_descriptors_does() {
-        assert!(concerns_one(&io::Error::from_raw_os_error(103)));
-        assert!(!concerns_one(&io::Error::from_raw_os_error(24)));
+        assert!(concerns_one(&Errno::CONNABORTED.into()));
+        assert!(!concerns_one(&Errno::MFILE.into()));
     }
 }

@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::peer::{Peer, plain};
 use crate::service::Hands;
+use crate::told::Printer;
 use crate::{PATIENCE, eventually};
 
 const ROLE: &str = "BOWLINE_FEW_DESCRIPTORS";
@@ -22,6 +23,7 @@ fn server() {
     if env::var(ROLE).is_err() {
         return;
     }
+    tracing::subscriber::set_global_default(Printer).unwrap();
     let limit = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
     setrlimit(Resource::Nofile, limit).unwrap();
     let server =
@@ -45,17 +47,20 @@ fn a_server_without_descriptors_serves_on_once_it_has_some() {
     let mut server = Command::new(env::current_exe().unwrap());
     server.args(["descriptors::server", "--exact", "--nocapture"]).env(ROLE, "");
     let mut server = Killed(server.stdout(Stdio::piped()).spawn().unwrap());
-    let said = BufReader::new(server.0.stdout.take().unwrap());
-    let said =
-        said.lines().find_map(|line| Some(line.unwrap().strip_prefix("serves ")?.to_owned()));
+    let mut said = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let warned = said.find(|line| line.contains("too few open files")).unwrap();
+    assert!(warned.starts_with("WARN") && warned.contains(" may=64"), "{warned}");
+    let addresses = said.find_map(|line| Some(line.strip_prefix("serves ")?.to_owned())).unwrap();
     let addresses: Vec<SocketAddr> =
-        said.unwrap().split(' ').map(|address| address.parse().unwrap()).collect();
+        addresses.split(' ').map(|address| address.parse().unwrap()).collect();
     let mut first = Peer::client(addresses[0]);
     // The kernel takes them all in; the server can't.
     let crowd: Vec<TcpStream> =
         (0..2 * DESCRIPTORS).map(|_| TcpStream::connect(addresses[0]).unwrap()).collect();
     first.request(plain(1), b"who is here is served");
     assert_eq!(first.reply().2, b"who is here is served");
+    let cure = said.find(|line| line.contains("can't accept connections")).unwrap();
+    assert!(cure.starts_with("WARN") && cure.contains("ulimit -n"), "{cure}");
     drop(crowd);
     let mut late = Peer::client(addresses[0]);
     late.request(plain(1), b"and who comes later");

@@ -13,6 +13,7 @@ mod peer;
 mod seen;
 mod service;
 mod stalls;
+mod told;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,151 @@
+//! What a server says in the log of its process: when it is there, who comes and goes, and how it ends.
+
+use std::fmt::Debug;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use std::{env, process, thread};
+
+use bowline_protocol::ReplicaId;
+use bowline_server::io::Limits;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::PATIENCE;
+use crate::peer::{FakeReplica, Peer, calling, plain};
+use crate::service::{HOLD, Hands};
+
+const ROLE: &str = "BOWLINE_PEER_OF_WHO_TELLS";
+/// So many descriptors its process may have to begin with, and so many connections it takes.
+const FEW: u64 = 200;
+const MORE: u32 = 300;
+
+/// Prints events from INFO on, one a line.
+pub(crate) struct Printer;
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0 += &format!(" {field}={value:?}");
+    }
+}
+
+impl Subscriber for Printer {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= Level::INFO
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        println!("\n{}{}", event.metadata().level(), fields.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Not a test: what the server's process runs, until it is told to end.
+#[test]
+fn server() {
+    let Ok(peer) = env::var(ROLE) else { return };
+    // So that its parent never waits in vain.
+    thread::spawn(|| {
+        thread::park_timeout(3 * PATIENCE);
+        process::exit(1);
+    });
+    tracing::subscriber::set_global_default(Printer).unwrap();
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FEW), ..limit }).unwrap();
+    let limits = Limits { connections: MORE, ..Limits::default() };
+    let mut server = Hands::default().serve_with(|builder| {
+        let peers = [(ReplicaId(2), peer)];
+        builder.peers(peers).limits(limits).grace(Duration::from_millis(7))
+    });
+    server.hear_signals().unwrap();
+    println!("\nready");
+    server.run_until_signal().unwrap();
+}
+
+/// A process that tells, with what it has told.
+struct Teller {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    told: Vec<String>,
+}
+
+impl Teller {
+    fn start(peer: SocketAddr) -> Teller {
+        let mut process = Command::new(env::current_exe().unwrap());
+        process.args(["told::server", "--exact", "--nocapture"]).env(ROLE, peer.to_string());
+        let mut process = process.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Teller { process, lines, told: Vec::new() }
+    }
+
+    /// The next line of which this is a part.
+    fn told(&mut self, part: &str) -> String {
+        for line in self.lines.by_ref() {
+            self.told.push(line.unwrap());
+            if let Some(line) = self.told.last().filter(|line| line.contains(part)) {
+                return line.clone();
+            }
+        }
+        panic!("{part:?} was not told: {:#?}", self.told);
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_short() {
+    let fake = FakeReplica::new(2);
+    let mut teller = Teller::start(fake.address());
+    let raised = teller.told("raised the limit of open files");
+    assert!(raised.starts_with("INFO") && raised.contains(" from=200 to="), "{raised}");
+    let serves = teller.told("message=serves");
+    let (_, address) = serves.split_once(" address=").unwrap();
+    let address: SocketAddr = address.split(' ').next().unwrap().parse().unwrap();
+    teller.told("ready");
+
+    let mouth = fake.dialled();
+    let ear = fake.dial(address);
+    assert!(teller.told("cancels reach a peer's core").starts_with("INFO"));
+    drop(ear);
+    assert!(teller.told("cancels do not reach a peer's core").starts_with("INFO"));
+    let at = fake.address();
+    drop((fake, mouth));
+    let lost = teller.told("can't reach a peer");
+    assert!(lost.starts_with("WARN") && lost.contains(" peer=2 "), "{lost}");
+    assert!(lost.contains(&at.to_string()) && lost.contains("Connection re"), "{lost}");
+
+    let mut client = Peer::client(address);
+    client.request(calling(HOLD, 1), b"");
+    client.request(plain(2), b"it has started by now");
+    assert_eq!(client.reply().0, plain(2).attempt);
+    let pid = Pid::from_child(&teller.process);
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(teller.told("takes on nothing new").contains(" grace=7ms"));
+    let cut = teller.told("ends before it has finished");
+    assert!(cut.starts_with("WARN") && cut.contains(" queued=0 running=1 grace=7ms"), "{cut}");
+    assert!(teller.told("message=ended").starts_with("INFO"));
+    assert!(teller.process.wait().unwrap().success());
+    let lost = teller.told.iter().filter(|line| line.contains("can't reach a peer"));
+    assert_eq!(lost.count(), 1, "{:#?}", teller.told);
+}
