@@ -262,7 +262,8 @@ pub(super) const ALL: &[Mutation] = &[
         ACCOUNT,
         "            self.granter.give_back(credit);",
         "            self.granter.give_back(credit);\n            self.granter.give_back(credit);",
-    ),
+    )
+    .held_by("core::account::tests::credit_is_given_back_only_once_the_kernel_has_the_end_of_a_request"),
     mutation(
         "an answer by key is as fresh as on the first day",
         KEYS,
