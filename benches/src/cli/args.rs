@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use tracing::level_filters::LevelFilter;
 
 use super::policy::{FaultPattern, Pick, Policy};
 use crate::data::BLOCK_BYTES;
@@ -191,6 +192,9 @@ pub struct ServeArgs {
     /// [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<String>,
+    /// How much to tell of itself on standard error: off, error, warn, info or debug
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log: LevelFilter,
     /// Names the data and the service times; the clients' has to be the same
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>)]
     pub seed: u64,

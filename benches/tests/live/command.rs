@@ -172,7 +172,8 @@ fn load_uses_replicas_that_run_already() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let line = "serve --listen 127.0.0.1:0 --data-size 1MiB --service 1ms --file blocks.dat";
     let mut serve = bowline(folder.path(), line);
-    let mut replica = serve.stdout(Stdio::piped()).spawn().expect("the program is there");
+    serve.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut replica = serve.spawn().expect("the program is there");
     let mut said = String::new();
     let mut output = BufReader::new(replica.stdout.take().expect("a pipe"));
     output.read_line(&mut said).expect("a pipe");
@@ -203,7 +204,10 @@ fn load_uses_replicas_that_run_already() {
 
     let pid = Pid::from_raw(i32::try_from(replica.id()).expect("a process id"));
     kill_process(pid.expect("a process id"), Signal::TERM).expect("it runs");
-    assert!(replica.wait().expect("a child").success(), "SIGTERM ends a replica in good order");
+    let ended = replica.wait_with_output().expect("a child");
+    let log = text(&ended.stderr);
+    assert!(ended.status.success(), "SIGTERM ends a replica in good order: {log}");
+    assert!(log.contains("INFO serves") && log.contains("INFO ended"), "{log}");
 }
 
 /// An echo server, and where it listens.
