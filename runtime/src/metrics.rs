@@ -43,7 +43,8 @@ macro_rules! counters {
             /// How many nanoseconds after their deadlines timers fired.
             pub timer_lateness: Histogram,
             /// How many completions were found at once, if any were: the depth of the completion
-            /// queue.
+            /// queue, and the sends that were done as they were handed over, for which the kernel
+            /// puts none there.
             pub completion_batches: Histogram,
             /// How many requests were handed to the kernel at once, if any were: the depth of the
             /// submission queue.
@@ -85,7 +86,8 @@ counters! {
     enters,
     /// Those of them that waited.
     waits,
-    /// Completions, of which one request may have many.
+    /// Completions, of which one request may have many, and sends that were done as they were handed
+    /// over, for which the kernel makes none.
     completions,
     /// Times that the completion queue was found overflown. Nothing is lost by it but time.
     overflows,
@@ -127,7 +129,7 @@ counters! {
     /// Requests of [`zero_copy_sends`](Metrics::zero_copy_sends) that the kernel refused, and whose
     /// bytes were copied then, as [`Builder::zero_copy`](crate::Builder::zero_copy) says.
     zero_copy_refused,
-    /// Bytes that the kernel took to send.
+    /// Bytes that the kernel took to send. What leaves as a core falls asleep is counted when it wakes.
     bytes_sent,
     /// Bytes received.
     bytes_received,

@@ -45,10 +45,12 @@ impl Core {
         if self.tasks.is_ready(Stage::Background) {
             self.run_background(began);
         }
+        // What was sent before this turn's end is to be told first: tasks that ran since may wait for it.
+        let untold = self.driver.borrow().has_untold();
         self.flush();
         self.relieve();
         self.unpark();
-        match self.is_idle() {
+        match self.is_idle() && !untold {
             true => self.sleep(),
             false => self.submit(),
         }
@@ -192,15 +194,12 @@ impl Core {
         }
     }
 
-    /// Whether there is nothing to do but wait. What was sent in the middle of the turn is to be told
-    /// first, as tasks that ran since may wait for it.
+    /// Whether there is nothing to do but wait.
     fn is_idle(&self) -> bool {
-        let mut driver = self.driver.borrow_mut();
         !self.tasks.any_ready()
             && !self.tasks.adopted_ended()
             && !self.can_unpark()
-            && !driver.has_completions()
-            && !driver.has_sent()
+            && !self.driver.borrow_mut().has_completions()
     }
 
     /// Hands all that is queued to the kernel.

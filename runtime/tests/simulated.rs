@@ -233,6 +233,24 @@ fn tasks_aborted_at_any_moment_leave_nothing() {
 }
 
 #[test]
+fn who_waits_for_what_left_in_the_middle_of_a_turn_hears_of_it_though_it_was_taken_late() {
+    let builder = Runtime::builder().buffers(4, 512).budget(LONG);
+    simulate_on(&builder, Faults { submit_short: 500, ..Faults::default() }, async |_| {
+        let (listener, address) = listen();
+        let connecting = spawn(TcpStream::connect(address, LONG));
+        let _server = listener.accept().await.unwrap();
+        let client = connecting.await.unwrap().unwrap();
+        let sending = spawn_at(Stage::Work, {
+            let client = client.clone();
+            async move { client.send(&[1; 16 << 10]) }
+        });
+        let waiting = spawn_at(Stage::Work, async move { client.drained(0).await });
+        sending.await.unwrap();
+        waiting.await.unwrap().unwrap();
+    });
+}
+
+#[test]
 fn file_operations_survive_short_transfers_and_dropped_futures() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");

@@ -15,6 +15,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use bowline_time::{Duration, Instant};
 use io_uring::{EnterFlags, IoUring, Parameters, Submitter, cqueue, opcode, squeue, types};
@@ -87,9 +88,7 @@ impl Ring {
         {
             return Err(Error::too_old("DEFER_TASKRUN"));
         }
-        let mut uring = uring.map_err(Error::of_setup)?;
-        // The kernel's thread would take them later than they are handed over.
-        let at_once = poll.is_none() && at_once::works(&mut uring);
+        let uring = uring.map_err(Error::of_setup)?;
         // SAFETY: the pointer is from a box, and so valid until `drop` makes it a box again.
         let (uring, shared) = unsafe {
             let uring = NonNull::from(Box::leak(Box::new(uring)));
@@ -120,7 +119,8 @@ impl Ring {
             // Seen by trying: the ring gets one, for nobody, from its own thread. It ends the first
             // wait, and means nothing.
             messages: message::post(shared.as_raw_fd(), Token::NOBODY).is_ok(),
-            at_once,
+            // A thread of the kernel's would take them later than they are handed over.
+            at_once: poll.is_none() && sends_at_once(parameters),
             polled: parameters.is_setup_sqpoll(),
         };
         ring.try_out().map_err(Error::of_enter)?;
@@ -244,9 +244,9 @@ impl Ring {
         self.in_flight
     }
 
-    /// Whether [`Ring::completions`] would tell of sends that were done at once.
-    pub(crate) fn has_sent(&self) -> bool {
-        self.at_once.is_any_taken()
+    /// Whether there are sends to be done at once, or done, of which nobody was told.
+    pub(crate) fn has_untold(&self) -> bool {
+        !self.at_once.is_empty()
     }
 
     /// Whether requests wait to be handed to the kernel.
@@ -473,6 +473,14 @@ fn set_up(
         builder.setup_no_sqarray();
     }
     builder.build(entries)
+}
+
+/// Whether of sends that are done at once the kernel tells only if they are not. It says so itself; but
+/// as one that forgot to tell of a part would lose bytes, it is tried, where it can be, once.
+fn sends_at_once(parameters: &Parameters) -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    let told = parameters.is_feature_skip_cqe_on_success();
+    told && *WORKS.get_or_init(|| at_once::works().unwrap_or(true))
 }
 
 /// Whether a receive may tell of several buffers at once, and tells of them as they are. Kernels

@@ -232,8 +232,11 @@ impl Sim {
         !self.posted.is_empty() || !self.overflown.is_empty()
     }
 
-    pub(crate) fn has_sent(&self) -> bool {
-        !self.sent.is_empty()
+    pub(crate) fn has_untold(&self) -> bool {
+        let is_one = |(request, _): &(Request, Token)| {
+            matches!(request, Request::Send { way: SendWay::AtOnce, .. })
+        };
+        !self.sent.is_empty() || self.queued.iter().any(is_one)
     }
 
     pub(crate) fn submit(&mut self) {

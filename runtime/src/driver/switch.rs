@@ -81,10 +81,11 @@ impl Driver {
         either!(self, driver => driver.has_completions(), driver.has_completions())
     }
 
-    /// Whether [`Driver::completions`] would tell of sends that were done at once.
+    /// Whether there are sends to be done at once, or done, of which nobody was told. That they are
+    /// done ends no wait.
     #[inline]
-    pub(crate) fn has_sent(&self) -> bool {
-        either!(self, driver => driver.has_sent(), driver.has_sent())
+    pub(crate) fn has_untold(&self) -> bool {
+        either!(self, driver => driver.has_untold(), driver.has_untold())
     }
 
     /// Hands over all requests, without waiting for anything.

@@ -39,9 +39,9 @@ impl Batch {
         self.small.len() - self.small_sent + pieces
     }
 
-    /// Whether it holds what is somebody else's, and given back when it is sent.
-    pub(super) fn has_pieces(&self) -> bool {
-        self.piece(0).is_some()
+    /// Whether nothing is given back when it is sent, be it somebody's piece or memory.
+    pub(super) fn is_kept(&self) -> bool {
+        self.piece(0).is_none() && self.small.capacity() <= KEPT_CAPACITY
     }
 
     pub(super) fn small_mut(&mut self) -> &mut Vec<u8> {
@@ -218,6 +218,7 @@ mod tests {
     fn a_piece_is_let_go_when_its_last_byte_is_sent() {
         let mut batch = batch();
         batch.taken(4);
+        assert!(!batch.is_kept());
         let pieces = |batch: &Batch| batch.pieces.as_ref().unwrap().queue.len();
         assert_eq!(pieces(&batch), 4);
         batch.taken(1);
@@ -229,6 +230,7 @@ mod tests {
         for (length, kept) in [(KEPT_CAPACITY + 1, false), (100, true)] {
             let mut batch = Batch::default();
             batch.small_mut().resize(length, 1);
+            assert_eq!(batch.is_kept(), kept, "{length} bytes");
             batch.taken(length - 1);
             assert_eq!(batch.queued(), 1);
             batch.taken(1);

@@ -35,10 +35,10 @@ impl Outgoing {
         let first = parts.next()?;
         let Some(second) = parts.next() else {
             let length = first.len().min(MOST_PER_SEND);
-            let is_whole = length == first.len() && !self.batch.has_pieces();
             let way = match is_large(length) {
                 true => SendWay::ZeroCopy,
-                false if is_whole && !is_awaited => SendWay::AtOnce,
+                // It may be told late that it is sent.
+                false if self.batch.is_kept() && !is_awaited => SendWay::AtOnce,
                 false => SendWay::Patient,
             };
             let data = first.as_ptr();
