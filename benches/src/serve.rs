@@ -70,8 +70,10 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         prepare(&config, &set, &Interrupt::default())?;
         return run_managed(&config, set, args).map(|()| RunEnd::Whole);
     }
-    let log = tracing_subscriber::fmt().with_max_level(args.log).with_target(false);
-    log.with_ansi(false).with_writer(io::stderr).init();
+    // A reader that stands still costs lines, and no core's time.
+    let (log, _until_written) = tracing_appender::non_blocking(io::stderr());
+    let told = tracing_subscriber::fmt().with_max_level(args.log).with_target(false);
+    told.with_ansi(false).with_writer(log).init();
     let interrupt = Interrupt::on_signals().map_err(ReplicaError::Signals)?;
     match prepare(&config, &set, &interrupt) {
         Err(error @ DataError::Interrupted { .. }) => {
