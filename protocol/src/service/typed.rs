@@ -1,4 +1,5 @@
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::{Codec, CodecError, MethodInfo, ServiceInfo};
 use crate::frame::Status;
@@ -16,24 +17,61 @@ pub trait TypedMethod {
     const INFO: &'static MethodInfo;
 }
 
-/// The service's own error: a number, and bytes that only the service understands.
+/// Why a typed method has no reply: the service's own error, which is a number and bytes that only the
+/// service understands; or one that every caller understands, with a text.
 ///
 /// A handler that heard that nobody needs its answer any more may stop with any: its caller is told
 /// that the copy was aborted, not of an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServiceError {
-    /// Its number; the numbers are the service's.
-    pub number: u16,
-    /// More of it, if the service says more.
-    pub detail: Vec<u8>,
+    status: Status,
+    detail: Vec<u8>,
 }
 
 impl ServiceError {
-    /// An error that is a number and nothing more.
+    /// The service's own error, by its own number.
     pub const fn new(number: u16) -> ServiceError {
-        ServiceError { number, detail: Vec::new() }
+        ServiceError { status: Status::App(number), detail: Vec::new() }
+    }
+
+    /// The request is not one that this method understands; nothing was done.
+    pub fn bad_request(why: &str) -> ServiceError {
+        ServiceError { status: Status::BadRequest, detail: why.as_bytes().to_vec() }
+    }
+
+    /// With what the caller is to be told beside it. `Ok` is no error, and taken as `Failed`.
+    pub fn of(status: Status, detail: Vec<u8>) -> ServiceError {
+        let status = if status == Status::Ok { Status::Failed } else { status };
+        ServiceError { status, detail }
+    }
+
+    /// The same with bytes for the caller: whatever the service's error number promises.
+    #[must_use]
+    pub fn with_detail(self, detail: Vec<u8>) -> ServiceError {
+        ServiceError { detail, ..self }
+    }
+
+    /// What the caller is told.
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// What more the caller is told; a text, where the status is not the service's own.
+    pub fn detail(&self) -> &[u8] {
+        &self.detail
     }
 }
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Status::App(number) => write!(f, "the service's error {number}"),
+            status => write!(f, "{status:?}: {}", self.detail.escape_ascii()),
+        }
+    }
+}
+
+impl core::error::Error for ServiceError {}
 
 /// Whoever can send a request and wait for its reply: the shell of a client, with the deadline and
 /// whatever else it was given for this call.
@@ -158,7 +196,7 @@ pub async fn call<M: TypedMethod, C: Caller>(
 }
 
 /// One answer of a typed method: what a module's `Serving` does. The reply's payload is appended to
-/// `out`. `NoSuchMethod` and `BadRequest` mean that `run` was not called.
+/// `out`. `BadRequest` means that `run` was not called, or said so itself.
 pub async fn answer<M, F>(
     payload: &[u8],
     out: &mut Vec<u8>,
@@ -186,7 +224,7 @@ where
         },
         Err(error) => {
             out.extend_from_slice(&error.detail);
-            Status::App(error.number)
+            error.status
         }
     }
 }

@@ -35,7 +35,7 @@ impl words::Server<Duration> for OneWord {
     }
 
     async fn put(&self, _: Duration, _: Vec<u8>) -> Result<(), ServiceError> {
-        Err(ServiceError { number: 7, detail: b"full".to_vec() })
+        Err(ServiceError::new(7).with_detail(b"full".to_vec()))
     }
 }
 

@@ -134,7 +134,8 @@ impl Context {
     /// # Errors
     ///
     /// The effect's own, and then nothing of it remains; a bad request, if the call has no key or
-    /// its key was used for something else; a failure, if the store fails or the effect panics.
+    /// its key was used for something else; a failure, if the store fails or the effect panics. The
+    /// methods of a [declared](super::Typed) service pass it on by `?`.
     pub async fn once(
         &self,
         ledger: &Ledger,

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use bowline_protocol::service::{Dispatch, HandleMethod, VisitMethod};
+use bowline_protocol::service::{Dispatch, HandleMethod, ServiceError, VisitMethod};
 use bowline_protocol::{Method, ServiceInfo, Status};
 use bowline_runtime::payload::Payload;
 
@@ -62,6 +62,14 @@ impl<D: Dispatch<Context> + 'static> Service for Typed<D> {
 
     fn interruptible(&self, method: Method) -> bool {
         D::SERVICE.method(method).is_some_and(|info| info.interruptible)
+    }
+}
+
+/// What a context's methods fail with is passed on as it is: typed handlers use `?`.
+impl From<Failure> for ServiceError {
+    fn from(failure: Failure) -> ServiceError {
+        // Who stopped without being asked to has failed.
+        ServiceError::of(failure.status.unwrap_or(Status::Failed), failure.payload)
     }
 }
 

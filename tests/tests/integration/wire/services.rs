@@ -7,7 +7,7 @@ use bowline_protocol::service::{Raw, ServiceError};
 use bowline_protocol::{ErrorKind, Executed, Whose};
 use bowline_runtime::Runtime;
 use bowline_server::io::Running;
-use bowline_server::{Context, Typed};
+use bowline_server::{Context, Failure, Typed};
 
 use super::{config, run, serve};
 use crate::PATIENCE;
@@ -41,6 +41,9 @@ struct OneWord;
 impl words::Server<Context> for OneWord {
     async fn get(&self, context: Context, word: String) -> Result<String, ServiceError> {
         assert_eq!(context.class().0, 3);
+        if word.is_empty() {
+            Err(Failure::bad_request("a word, please"))?;
+        }
         (word == "knot").then(|| "bowline".into()).ok_or(ServiceError::new(44))
     }
 
@@ -65,6 +68,10 @@ fn a_declared_method_is_called_by_its_name() {
         assert_eq!(stub.get(&"knot".into()).await.expect("a word"), "bowline");
         let failure = stub.get(&"splice".into()).await.unwrap_err();
         assert_eq!(failure.error().kind, ErrorKind::App(44));
+        let failure = stub.get(&String::new()).await.unwrap_err();
+        let error = failure.error();
+        assert_eq!((error.kind, error.executed), (ErrorKind::BadRequest, Executed::Yes));
+        assert!(failure.to_string().ends_with(": a word, please"), "{failure}");
         assert_eq!(stub.class(&()).await.expect("a class"), "7");
     });
 }
