@@ -1,3 +1,4 @@
+use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -324,7 +325,7 @@ impl Config {
 }
 
 /// Why there is no client.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ConnectError {
     /// A setting is out of its range.
     #[error(transparent)]
@@ -372,4 +373,11 @@ pub enum ConnectError {
         /// Of each replica where it is, and what went wrong there last.
         last: String,
     },
+}
+
+/// What `main` prints of an error that it returns: with the cure, as Display has it.
+impl fmt::Debug for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

@@ -7,6 +7,7 @@
 //! find the same: the first half of a file that is still being written may well be valid. (Who pauses
 //! for longer in the midst of it writes another file, and renames that.)
 
+use std::fmt;
 use std::fs;
 use std::mem;
 use std::net::SocketAddr;
@@ -42,7 +43,7 @@ impl Default for WatchConfig {
 }
 
 /// Why a file is not watched.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum WatchError {
     /// The file can't be read, or has an error.
     #[error(transparent)]
@@ -53,6 +54,13 @@ pub enum WatchError {
     /// There can be no thread, or no handler for the signal.
     #[error("the file can't be watched: {0}")]
     System(#[from] std::io::Error),
+}
+
+/// What `main` prints of an error that it returns: with the cure, as Display has it.
+impl fmt::Debug for WatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Watches a file; dropped, it stops.

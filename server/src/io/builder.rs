@@ -1,5 +1,6 @@
 //! How a server is to be: addresses, cores, limits. Checked before anything is started.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -118,7 +119,7 @@ impl Default for Limits {
 }
 
 /// Why a server can't be had.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// A server runs on at least one core.
@@ -210,6 +211,13 @@ pub enum ServeError {
         /// What the system says.
         source: io::Error,
     },
+}
+
+/// What `main` prints of an error that it returns: with the cure, as Display has it.
+impl fmt::Debug for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// How a server is to be. [`Server::builder`](super::Server::builder) gives the defaults.

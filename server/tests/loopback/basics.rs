@@ -300,7 +300,8 @@ fn what_can_not_be_is_refused_before_anything_starts() {
         builder().peers([peer(2), peer(2)]).start(Hands::default()),
         builder().peers([nowhere]).start(Hands::default()),
     ]
-    .map(|result| result.unwrap_err().to_string());
+    // As `main` prints what it returns.
+    .map(|result| format!("{:?}", result.unwrap_err()));
     assert!(errors[0].contains("at least one core"), "{}", errors[0]);
     assert!(errors[1].contains("slots must be at least 1"), "{}", errors[1]);
     assert_eq!(errors[2], "replica 0 can't be a peer: it is this one");

@@ -52,6 +52,7 @@ mod transaction;
 
 use std::boxed::Box;
 use std::error::Error;
+use std::fmt;
 use std::vec::Vec;
 
 pub(super) use ledger::Counts;
@@ -63,9 +64,16 @@ pub use transaction::Transaction;
 pub use self::redb::Redb;
 
 /// What failed in a store.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("the store of results failed: {0}")]
 pub struct StoreError(Box<dyn Error + Send + Sync>);
+
+/// What `main` prints of an error that it returns: with the cure, as Display has it.
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl StoreError {
     /// Whatever the store says.

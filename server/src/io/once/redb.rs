@@ -5,10 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::vec::Vec;
 
-use redb::{
-    Builder, ConcurrencyMode, Database, DatabaseError, ReadableTable, TableDefinition,
-    WriteTransaction,
-};
+use redb::{Builder, ConcurrencyMode, Database, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::{Batch, Entry, Space, Store, StoreError};
 
@@ -25,7 +22,7 @@ pub struct Redb {
     database: Option<Database>,
 }
 
-type Open = dyn Fn() -> Result<Database, DatabaseError> + Send;
+type Open = dyn Fn() -> Result<Database, StoreError> + Send;
 
 impl Redb {
     /// The store in this file, which is made if it is not there. No other process may have it open.
@@ -50,14 +47,16 @@ impl Redb {
     fn open_as(path: &Path, mode: ConcurrencyMode) -> Result<Redb, StoreError> {
         let path = path.to_path_buf();
         Redb::open_by(move || {
-            Builder::new().set_cache_size(CACHE).set_concurrency_mode(mode).create(&path)
+            let made =
+                Builder::new().set_cache_size(CACHE).set_concurrency_mode(mode).create(&path);
+            made.map_err(|error| StoreError::new(format!("{}: {error}", path.display())))
         })
     }
 
     fn open_by(
-        open: impl Fn() -> Result<Database, DatabaseError> + Send + 'static,
+        open: impl Fn() -> Result<Database, StoreError> + Send + 'static,
     ) -> Result<Redb, StoreError> {
-        let database = open().map_err(StoreError::new)?;
+        let database = open()?;
         Ok(Redb { open: Box::new(open), database: Some(database) })
     }
 }
@@ -78,7 +77,7 @@ impl Store for Redb {
         }
         // Once the file failed, the database does nothing more. It goes first, with its locks.
         self.database = None;
-        let database = self.database.insert((self.open)().map_err(StoreError::new)?);
+        let database = self.database.insert((self.open)()?);
         database.begin_write().map(Changes).map_err(StoreError::new)
     }
 }
@@ -195,6 +194,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_can_not_be_had_is_named_to_who_opens_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none").join("results");
+        let error = Redb::open(&path).unwrap_err();
+        // As `main` prints what it returns.
+        assert!(format!("{error:?}").contains(path.to_str().unwrap()), "{error:?}");
+    }
+
+    #[test]
     fn a_store_whose_disk_was_full_works_again_once_there_is_room() {
         let folder = tempfile::tempdir().unwrap();
         let (path, full) = (folder.path().join("results"), Arc::new(AtomicBool::new(false)));
@@ -203,8 +211,9 @@ mod tests {
             move || {
                 let mut options = std::fs::File::options();
                 let file = options.read(true).write(true).create(true).truncate(false);
-                let file = FileBackend::new(file.open(&path).map_err(redb::StorageError::from)?)?;
-                Builder::new().create_with_backend(Disk { file, full: Arc::clone(&full) })
+                let file = FileBackend::new(file.open(&path).unwrap()).unwrap();
+                let disk = Disk { file, full: Arc::clone(&full) };
+                Builder::new().create_with_backend(disk).map_err(StoreError::new)
             }
         })
         .unwrap();
