@@ -58,6 +58,7 @@ pub mod link;
 pub mod options;
 pub mod outbox;
 pub mod parent;
+mod rtt;
 pub mod service;
 
 pub use assembly::{Arrived, Assembly, AssemblyError};

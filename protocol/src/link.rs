@@ -23,6 +23,7 @@ use bowline_time::Instant;
 use crate::frame::{Frame, GoAway, Goodbye, GoodbyeReason, Ping};
 use crate::hello::{Credit, Features, Hello, HelloAck, Identity, Takes};
 use crate::id::ReplicaId;
+use crate::rtt::RoundTrip;
 use crate::service::Mismatch;
 
 /// So many bytes of a frame that is still coming in are as good a sign of life as a frame: at the
@@ -153,7 +154,7 @@ pub struct Link {
     heard: Instant,
     /// Bytes that came since.
     since_heard: usize,
-    rtt: Option<Duration>,
+    round_trip: RoundTrip,
 }
 
 impl Link {
@@ -184,7 +185,7 @@ impl Link {
             opened: now,
             heard: now,
             since_heard: 0,
-            rtt: None,
+            round_trip: RoundTrip::NONE,
         }
     }
 
@@ -280,9 +281,7 @@ impl Link {
             return;
         }
         if let Some(sent) = self.ping_sent.take() {
-            let sample = now - sent;
-            // RFC 6298's smoothing: an eighth of each new sample.
-            self.rtt = Some(self.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+            self.round_trip.measured(now - sent);
         }
     }
 
@@ -427,8 +426,9 @@ impl Link {
         self.expected.is_some() && self.is_up()
     }
 
-    /// The smoothed round-trip time; half of it is the one-way delay.
-    pub const fn rtt(&self) -> Option<Duration> {
-        self.rtt
+    /// The median of the last eight round trips: the network's part, which the peer's pauses are not.
+    /// Half of it is the one-way delay.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.round_trip.usual()
     }
 }

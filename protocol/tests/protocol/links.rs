@@ -361,14 +361,16 @@ fn a_pong_that_nobody_asked_for_says_nothing() {
     let mut pair = Pair::client_and_server();
     pair.run_for(ms(10));
     pair.delay = ms(40);
-    // A ping is under way when they come.
-    pair.run_for(ms(255));
-    for token in [0, 1, 3, u64::MAX] {
-        let frame = Frame::Pong(Ping { token });
-        assert_eq!(pair.ends[0].link.on_frame(&frame, pair.now), Ok(LinkEvent::Handled));
+    for _ in 0..10 {
+        // A ping is under way when they come.
+        pair.run_for(ms(255));
+        for token in [0, 1, 3, u64::MAX] {
+            let frame = Frame::Pong(Ping { token });
+            assert_eq!(pair.ends[0].link.on_frame(&frame, pair.now), Ok(LinkEvent::Handled));
+        }
+        pair.run_for(ms(100));
     }
-    pair.run_for(ms(100));
-    assert_eq!(pair.ends[0].link.rtt(), Some((ms(2) * 7 + ms(80)) / 8), "only the true one counts");
+    assert_eq!(pair.ends[0].link.rtt(), Some(ms(80)), "only the true ones count");
 }
 
 #[test]
