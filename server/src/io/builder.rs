@@ -51,8 +51,9 @@ pub struct Limits {
     /// What a connection's client may have under way: requests, and bytes of their payloads. One that
     /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.
     pub credit: Credit,
-    /// Bytes that may wait for one connection, before one more reply. Whoever reads so slowly that
-    /// there are more is disconnected.
+    /// Bytes that may wait for one connection, however slowly it is read. While more wait, the client
+    /// is to read so many within ten times the link's `dead_after`, or is disconnected. Of frames that
+    /// are not segments of large replies no more may wait.
     pub outgoing_bytes: usize,
     /// Bytes that may be queued for all clients together. If there are more, those that have most
     /// are disconnected.

@@ -27,6 +27,7 @@ mod mesh;
 mod names;
 pub mod once;
 mod pace;
+mod reader;
 mod requests;
 mod routes;
 mod sender;

@@ -14,8 +14,9 @@ use super::service::Service;
 use super::shell::Shell;
 
 /// A request may take so many times the link's patience in all, at its pace so far: ten seconds, by
-/// default. For one of a megabyte that is the pace of an old telephone line.
-const PATIENCES: u32 = 10;
+/// default. For one of a megabyte that is the pace of an old telephone line. In the same time a client is
+/// to read as much as may wait for it.
+pub(super) const PATIENCES: u32 = 10;
 
 impl<S: Service> Shell<S> {
     /// Sheds requests that come in too slowly, on whatever connection, until there is room for one

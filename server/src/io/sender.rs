@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::string::ToString;
+use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::outbox::Sent;
@@ -16,9 +17,10 @@ use bowline_protocol::{
     PayloadOf, Peer, Reply, Status, codec, options,
 };
 use bowline_runtime::net::{Shutdown, TcpStream};
-use bowline_runtime::{JoinHandle, Notify, now, spawn};
+use bowline_runtime::{Instant, JoinHandle, Notify, now, spawn};
 
 use super::answer::Letter;
+use super::reader::Reader;
 use crate::core::Account;
 
 /// Longer replies go out in pieces of so many bytes, if the other side understands that. Checksum
@@ -35,8 +37,11 @@ pub(super) struct Sender<R> {
     outbox: RefCell<Outbox<Letter<R>>>,
     /// None: the other side does not count.
     account: RefCell<Option<Account>>,
-    /// Bytes that may wait for the other side to read.
+    /// Bytes that may wait for the other side to read, however slowly it does.
     most: usize,
+    reader: Cell<Reader>,
+    /// Bytes handed to the stream, in all.
+    appended: Cell<u64>,
     /// It was disconnected, as it did not read what it had asked for.
     too_slow: Cell<bool>,
     /// Goodbye was said: nothing more is.
@@ -56,6 +61,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             outbox: RefCell::new(Outbox::new(SEGMENT)),
             account: RefCell::new(None),
             most,
+            reader: Cell::default(),
+            appended: Cell::new(0),
             too_slow: Cell::new(false),
             parted: Cell::new(false),
             following: RefCell::new(None),
@@ -81,8 +88,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         self.account.borrow_mut().as_mut().map_or(Ok(()), |account| account.charge(bytes))
     }
 
-    /// Appends a frame to what goes out at the next flush. Who reads so slowly that more waits than
-    /// may is disconnected, whatever it asked for: replies, or pongs only.
+    /// Appends a frame to what goes out at the next flush. Small frames are not held back: who does not
+    /// read, so that more of them waits than may, is disconnected at once, be they pongs only.
     pub(super) fn send(&self, frame: &Frame<'_>) {
         if self.parted.get() {
             return;
@@ -99,6 +106,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
 
     fn append(&self, write: impl FnOnce(&mut Vec<u8>) -> usize) {
         let added = self.stream.send_with(write);
+        self.appended.set(self.appended.get() + added as u64);
         if let Some(account) = self.account.borrow_mut().as_mut() {
             account.queue(added);
         }
@@ -143,9 +151,6 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         }
         if self.parted.get() {
             return;
-        }
-        if self.waiting() > self.most {
-            return self.give_up();
         }
         let frees = letter.frees;
         let pushed = self.outbox.borrow_mut().push_reply(reply, options, letter, &to);
@@ -242,6 +247,15 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
     /// How many bytes wait for the other side to read.
     pub(super) fn waiting(&self) -> usize {
         self.stream.queued() + self.outbox.borrow().waiting()
+    }
+
+    /// Whether it reads too slowly: see [`Reader`].
+    pub(super) fn is_too_slow(&self, span: Duration, now: Instant) -> bool {
+        let taken = self.appended.get() - self.stream.queued() as u64;
+        let mut reader = self.reader.get();
+        let is = reader.is_too_slow(self.waiting(), taken, (self.most, span), now);
+        self.reader.set(reader);
+        is
     }
 
     /// No large reply is on its way.

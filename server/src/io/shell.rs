@@ -24,6 +24,7 @@ use super::doors::{Doors, Refusal};
 use super::farewell::Farewells;
 use super::handler::Run;
 use super::mesh::{Cores, Peer};
+use super::pace::PATIENCES;
 use super::sender::Sender;
 use super::service::Service;
 use super::spans::Spans;
@@ -213,8 +214,8 @@ impl<S: Service> Shell<S> {
         self.drained.notify();
     }
 
-    /// Sees to it, once a millisecond, that no more is queued for all clients together than may be:
-    /// those that have most queued are disconnected until it is so.
+    /// Sees to it, once a millisecond, that who reads too slowly is disconnected, and that no more is
+    /// queued for all clients together than may be: those that have most are disconnected until it is so.
     pub(super) fn bound_outgoing(&self) {
         let now = now();
         if now < self.outgoing_looked.get() + OUTGOING_LOOK {
@@ -222,6 +223,14 @@ impl<S: Service> Shell<S> {
         }
         self.outgoing_looked.set(now);
         let accepted = self.accepted.borrow();
+        let span = self.patience() * PATIENCES;
+        for connection in accepted.iter().flatten() {
+            if connection.out.is_too_slow(span, now) {
+                let waiting = connection.out.waiting();
+                tracing::info!(waiting, ?span, "disconnected a client that reads too slowly");
+                connection.out.give_up();
+            }
+        }
         let queued = |connection: &&Rc<Connection<S::Reply>>| connection.out.waiting();
         let mut sum: usize = accepted.iter().flatten().map(|one| queued(&one)).sum();
         while sum > self.limits.outgoing_total

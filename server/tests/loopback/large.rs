@@ -1,7 +1,7 @@
 //! Large payloads, by clients that don't go on to the end, don't read, or send more than may be.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, LinkConfig, OptionSet,
@@ -267,16 +267,43 @@ fn a_request_whose_deadline_passes_on_its_way_is_shed() {
 }
 
 #[test]
-fn who_does_not_read_its_large_replies_is_cut_off_before_the_memory_is_gone() {
+fn who_does_not_read_its_large_replies_is_cut_off_though_it_goes_on_to_speak() {
     let limits = Limits { outgoing_bytes: 20 << 20, ..Limits::default() };
-    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let link = LinkConfig { dead_after: Duration::from_millis(300), ..LinkConfig::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits).link(link));
     let mut client = client(server.address());
     for seq in 1..=16 {
         client.request(calling(BLOW, seq), &(8_u32 << 20).to_le_bytes());
     }
-    eventually("it is cut off", || server.control().snapshot().connections.slow_readers == 1);
+    let mut spoken = Instant::now();
+    eventually("it is cut off", || {
+        if spoken.elapsed() > Duration::from_millis(20) {
+            spoken = Instant::now();
+            client.try_request(plain(100), b"it lives");
+        }
+        server.control().snapshot().connections.slow_readers == 1
+    });
+    assert_eq!(server.control().snapshot().connections.silent, 0);
     eventually("its copies are gone", || server.control().snapshot().copies.running == 0);
     assert!(server.control().snapshot().copies.reconcile());
+}
+
+#[test]
+fn who_reads_may_ask_for_more_at_once_than_may_wait_for_who_does_not() {
+    let limits = Limits { outgoing_bytes: 1 << 20, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut client = client(server.address());
+    for seq in 1..=24 {
+        client.request(calling(BLOW, seq), &(4_u32 << 20).to_le_bytes());
+    }
+    let mut missing = 24 * (4_usize << 20);
+    while missing > 0 {
+        missing -= match client.next() {
+            Came::Opening(_, _, length) | Came::Segment(_, _, length) => length,
+            other => panic!("{other:?}, and {missing} bytes are missing"),
+        };
+    }
+    assert_eq!(server.control().snapshot().connections.slow_readers, 0);
 }
 
 #[test]

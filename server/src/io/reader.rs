@@ -1,0 +1,74 @@
+//! Who reads too slowly: told by what it takes, and not by how much it has asked for.
+//!
+//! Many large replies at once are much that waits, and may all be read as fast as the network goes. So
+//! as long as no more than some waits nobody looks; from then on the other side is to take as much as
+//! that in each span of time. (That what waits for all together stays bounded is another's business.)
+
+use std::time::Duration;
+
+use bowline_runtime::Instant;
+
+/// Takes part of a connection's sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reader {
+    /// Since when it has been watched, and what it had taken by then, in all. None: not enough waits.
+    watched: Option<(Instant, u64)>,
+}
+
+impl Reader {
+    /// Whether it took less than `most` bytes in the last `span` though more waited all the time.
+    /// To be asked now and then.
+    pub(super) fn is_too_slow(
+        &mut self,
+        waiting: usize,
+        taken: u64,
+        (most, span): (usize, Duration),
+        now: Instant,
+    ) -> bool {
+        if waiting <= most {
+            self.watched = None;
+            return false;
+        }
+        let (since, before) = *self.watched.get_or_insert((now, taken));
+        if now < since + span {
+            return false;
+        }
+        self.watched = Some((now, taken));
+        taken - before < most as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_secs(10);
+    const MOST: usize = 100;
+
+    /// Whether it is too slow at some of these times, in seconds, by what waits and what was taken.
+    fn seen(looks: &[(u64, usize, u64)]) -> bool {
+        let mut reader = Reader::default();
+        looks.iter().any(|&(at, waiting, taken)| {
+            let now = Instant::EPOCH + Duration::from_secs(at);
+            reader.is_too_slow(waiting, taken, (MOST, SPAN), now)
+        })
+    }
+
+    #[test]
+    fn who_takes_what_may_wait_in_time_may_ask_for_as_much_as_it_likes() {
+        assert!(!seen(&[(0, 5000, 0), (9, 4900, 99), (10, 4900, 100), (20, 4800, 200)]));
+    }
+
+    #[test]
+    fn who_takes_less_is_too_slow_once_the_time_is_over_and_not_before() {
+        assert!(!seen(&[(0, 101, 0), (9, 101, 0)]));
+        assert!(seen(&[(0, 101, 0), (10, 101, 99)]));
+        assert!(seen(&[(0, 5000, 0), (10, 4000, 1000), (20, 3999, 1001)]), "nor later");
+    }
+
+    #[test]
+    fn who_has_little_waiting_may_read_as_slowly_as_it_likes() {
+        assert!(!seen(&[(0, 100, 0), (100, 100, 0)]));
+        assert!(!seen(&[(0, 101, 0), (9, 100, 1), (11, 101, 2), (20, 101, 3)]), "it begins anew");
+    }
+}
