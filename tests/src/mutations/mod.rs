@@ -41,6 +41,17 @@ impl Mutation {
         }
     }
 
+    /// Which tests are its crate's own, as cargo is told.
+    pub fn own_tests(&self) -> &'static [&'static str] {
+        match self.package() {
+            // What it shows to others is all that it is.
+            "bowline-protocol" => &["-p", "bowline-protocol", "--test", "protocol"],
+            "bowline-client" => &["-p", "bowline-client", "--lib"],
+            "bowline-runtime" => &["-p", "bowline-runtime", "--lib"],
+            _ => &["-p", "bowline-server", "--lib"],
+        }
+    }
+
     const fn held_by(self, test: &'static str) -> Mutation {
         Mutation { held_by: Some(test), ..self }
     }
@@ -60,7 +71,7 @@ pub fn all() -> impl Iterator<Item = &'static Mutation> {
     [server::ALL, client::ALL, protocol::ALL, shells::ALL].into_iter().flatten()
 }
 
-/// Whether a test is one of the worlds'; else it is in the library of the crate that is mutated.
+/// Whether a test is one of the worlds'; else it is the mutated crate's own.
 pub fn is_of_the_worlds(test: &str) -> bool {
     ["rules::", "exhaustive::", "oracles::"].iter().any(|group| test.starts_with(group))
 }
@@ -101,9 +112,7 @@ mod tests {
             let name = test.rsplit("::").next().unwrap_or(test);
             let folder = match is_of_the_worlds(test) {
                 true => root().join("tests/tests/simulated"),
-                false => {
-                    root().join(mutation.file.split('/').next().unwrap_or_default()).join("src")
-                }
+                false => root().join(mutation.file.split('/').next().unwrap_or_default()),
             };
             let text = format!("fn {name}() {{");
             assert!(is_in(&folder, &text), "{test} ({}) is not in {folder:?}", mutation.name);

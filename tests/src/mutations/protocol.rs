@@ -54,5 +54,6 @@ pub(super) const ALL: &[Mutation] = &[
         LINK,
         "            self.opened + self.config.hello_timeout",
         "            Instant::FAR_FUTURE",
-    ),
+    )
+    .held_by("rules::a_server_without_power_is_found_out_by_its_silence_and_costs_no_call"),
 ];

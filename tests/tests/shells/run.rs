@@ -2,6 +2,7 @@
 //! what is to, and judges.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -91,33 +92,33 @@ impl Ran {
     }
 }
 
-/// Runs it.
+/// Runs it. After a failure nothing is waited for, and nothing cleaned up: what is broken might never
+/// end, and nobody would hear of it.
 ///
 /// # Errors
 ///
 /// What was broken, to be read.
 pub(crate) fn run(plan: &Plan) -> Result<Ran, String> {
+    let ran = catch_unwind(AssertUnwindSafe(|| run_to_its_end(plan)));
+    ran.unwrap_or_else(|_| Err("it panicked, as is said above".to_owned()))
+}
+
+fn run_to_its_end(plan: &Plan) -> Result<Ran, String> {
     let simulation = Simulation::new(plan.seed, plan.faults, plan.servers + 1);
     let cluster = Cluster::start(plan, &simulation);
+    let runtime = runtime(plan, &simulation).build().expect("no ring is needed");
+    let runtime = ManuallyDrop::new(runtime);
+    let played = async { timeout(PATIENCE, play(plan, &simulation, &cluster)).await };
+    let ran = runtime.block_on(played).map_err(|_| "it does not come to its end".to_owned())??;
     // The runtime is dropped before its servers are waited for.
-    let ran = catch_unwind(AssertUnwindSafe(|| {
-        let runtime = runtime(plan, &simulation).build().expect("no ring is needed");
-        runtime.block_on(async { timeout(PATIENCE, play(plan, &simulation, &cluster)).await })
-    }));
+    drop(ManuallyDrop::into_inner(runtime));
     let sockets = simulation.sockets();
-    let (hash, orderly) = (simulation.hash(), simulation.cores() == 0);
-    let ended = cluster.end();
-    let mut ran = match ran {
-        Ok(Ok(ran)) => ran?,
-        Ok(Err(_)) => return Err("the run does not come to its end".to_owned()),
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
-    ended?;
-    if !orderly || sockets > 0 {
+    if simulation.cores() > 0 || sockets > 0 {
         return Err(format!("at the end {sockets} sockets were open"));
     }
-    ran.hash = hash;
-    Ok(ran)
+    let hash = simulation.hash();
+    cluster.end()?;
+    Ok(Ran { hash, ..ran })
 }
 
 fn runtime(plan: &Plan, simulation: &Simulation) -> Builder {
@@ -159,7 +160,8 @@ fn file() -> PathBuf {
 /// The servers.
 struct Cluster {
     addresses: Vec<SocketAddr>,
-    running: RefCell<Vec<Running>>,
+    /// Dropped they would be waited for, which is for who knows that they end.
+    running: RefCell<Vec<ManuallyDrop<Running>>>,
     /// Which core of the simulation each is.
     cores: RefCell<Vec<usize>>,
     seen: Arc<Mutex<Seen>>,
@@ -175,7 +177,7 @@ impl Cluster {
         };
         for server in 0..plan.servers {
             let running = cluster.server(plan, simulation, server);
-            cluster.running.borrow_mut().push(running);
+            cluster.running.borrow_mut().push(ManuallyDrop::new(running));
         }
         cluster
     }
@@ -212,18 +214,18 @@ impl Cluster {
 
     /// Another server takes the place of one that has ended.
     fn replace(&self, plan: &Plan, simulation: &Simulation, server: usize) {
-        let next = self.server(plan, simulation, server);
+        let next = ManuallyDrop::new(self.server(plan, simulation, server));
         // It is the latest to join: after the client, and all that took a place before.
         let mut cores = self.cores.borrow_mut();
         let latest = cores.iter().fold(plan.servers, |latest, &core| latest.max(core));
         cores[server] = latest + 1;
         let last = std::mem::replace(&mut self.running.borrow_mut()[server], next);
-        last.join().expect("it ended in good order");
+        ManuallyDrop::into_inner(last).join().expect("it ended in good order");
     }
 
     fn end(self) -> Result<(), String> {
-        let mut running = self.running.into_inner().into_iter();
-        let ended = running.try_for_each(|server| server.shut_down(Duration::ZERO));
+        let mut running = self.running.into_inner().into_iter().map(ManuallyDrop::into_inner);
+        let ended = running.try_for_each(Running::join);
         ended.map_err(|error| error.to_string())
     }
 }
@@ -377,6 +379,11 @@ async fn settle(
         let copies = server.copies;
         if !copies.reconcile() || copies.queued + copies.running > 0 || server.tombstones > 0 {
             return Err(format!("something is left of a server: {server:?}"));
+        }
+        // The client and, in a mesh, the other servers.
+        let dialled = if plan.mesh { plan.servers } else { 1 };
+        if server.clients > dialled {
+            return Err(format!("a server keeps connections that are no more: {server:?}"));
         }
         if server.connections.protocol_errors > 0 || server.connections.panics > 0 {
             return Err(format!("a server is at odds with others: {server:?}"));

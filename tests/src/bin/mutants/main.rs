@@ -34,6 +34,15 @@ struct Options {
     /// Where the copy is made and built, and what was caught is kept.
     #[arg(long, value_name = "DIR", default_value = "target/mutants")]
     dir: PathBuf,
+    /// Only see that each can be built: a second or two each.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Options {
+    fn mutations(&self) -> impl Iterator<Item = &'static Mutation> {
+        mutations::all().filter(|mutation| mutation.name.contains(&self.only))
+    }
 }
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -56,10 +65,13 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<bool> {
     let project = Project::copy(&options.dir)?;
+    if options.check {
+        return check(options, &project);
+    }
     let mut results = Results::open(&options.dir)?;
     let (mut caught, mut survived) = (0, Vec::new());
     println!("{:<70} {:>5} {:>4}  caught by", "deliberate bug", "seeds", "s");
-    for mutation in mutations::all().filter(|mutation| mutation.name.contains(&options.only)) {
+    for mutation in options.mutations() {
         let name = name_of((project.state(), mutation, options.seeds));
         if let Some(row) = results.find(name) {
             println!("{row}");
@@ -94,22 +106,49 @@ fn row(mutation: &Mutation, project: &Project, seeds: u64) -> Result<(String, bo
 }
 
 fn try_one(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Caught> {
+    with(mutation, project, || catch(mutation, project, seeds))
+}
+
+/// Does something while the bug is in.
+fn with(
+    mutation: &Mutation,
+    project: &Project,
+    does: impl FnOnce() -> Result<Caught>,
+) -> Result<Caught> {
     let Some(source) = project.mutate(mutation)? else {
         return Ok(Caught::Unbuildable("its text is not there once".to_owned()));
     };
-    let result = catch(mutation, project, seeds);
+    let result = does();
     project.restore(mutation, &source)?;
     result
 }
 
+/// Prints which can't be built.
+fn check(options: &Options, project: &Project) -> Result<bool> {
+    let (mut all, mut unfit) = (0, 0);
+    for mutation in options.mutations() {
+        let result = with(mutation, project, || {
+            let build = project.cargo(&["check", "-p", mutation.package()])?;
+            Ok(if build.ok { Caught::No } else { Caught::Unbuildable(first_error(&build)) })
+        })?;
+        all += 1;
+        if let Caught::Unbuildable(_) = result {
+            println!("{:<70} {result}", mutation.name);
+            unfit += 1;
+        }
+    }
+    println!("{} of {all} mutations can be built", all - unfit);
+    Ok(unfit == 0)
+}
+
 fn catch(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Caught> {
     let worlds = ["-p", "bowline-tests", "--test", "simulated"];
-    let own = ["-p", mutation.package(), "--lib"];
+    let own = mutation.own_tests();
     if mutation.is_in_a_shell() {
         return tests(project, &["-p", "bowline-tests", "--test", "shells"], &[]);
     }
     if let Some(test) = mutation.held_by {
-        let which = if mutations::is_of_the_worlds(test) { &worlds[..] } else { &own[..] };
+        let which = if mutations::is_of_the_worlds(test) { &worlds[..] } else { own };
         return tests(project, which, &["--exact", test]);
     }
     match search(project, seeds)? {
@@ -118,7 +157,7 @@ fn catch(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Caught> {
     }
     // The worlds can't tell by chance: tests that were made for it may.
     match tests(project, &worlds, &["rules::", "exhaustive::"])? {
-        Caught::No => tests(project, &own, &[]),
+        Caught::No => tests(project, own, &[]),
         caught => Ok(caught),
     }
 }
