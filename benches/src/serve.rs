@@ -118,7 +118,7 @@ fn run_managed(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<(
     send_ready(&mut output, address).map_err(ReplicaError::Parent)?;
     let mut peers = wait_for_peers(&mut input).map_err(ReplicaError::Parent)?;
     peers.retain(|(replica, _)| *replica != config.replica);
-    let peers = peers.into_iter().map(|(replica, at)| (replica, at.to_string())).collect();
+    let peers = peers.into_iter().map(|(replica, at)| (replica, at.into())).collect();
     let config = ServeConfig { listen: address, peers, ..config.clone() };
     // Nobody has connected to it, so that the server can have the address at once.
     drop(place);
@@ -140,7 +140,7 @@ fn start(config: &ServeConfig, set: DataSet, args: &ServeArgs) -> Result<Running
     };
     let limits =
         Limits { slots: how.slots.get(), queue_requests: how.queue.get(), ..Limits::default() };
-    let peers = config.peers.iter().map(|(replica, at)| (ReplicaId(*replica), at.as_str()));
+    let peers = config.peers.iter().map(|(replica, at)| (ReplicaId(*replica), at.clone()));
     let mut builder = Server::builder();
     if let Some(address) = config.metrics {
         builder = builder.metrics(address);

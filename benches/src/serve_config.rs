@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use bowline_server::io::{PeerAddress, PeerAddressError};
 use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
@@ -29,7 +30,7 @@ pub struct ServeConfig {
     pub metrics: Option<SocketAddr>,
     /// The other replicas, by number: `HOST:PORT`, which is looked up whenever one is dialled, so that
     /// a name that leads nowhere yet holds nothing up.
-    pub peers: Vec<(u16, String)>,
+    pub peers: Vec<(u16, PeerAddress)>,
 }
 
 /// Why the configuration cannot be used.
@@ -75,6 +76,9 @@ pub enum ConfigError {
         /// The resolver's answer.
         why: String,
     },
+    /// An address of a peer that is none.
+    #[error(transparent)]
+    PeerAddress(#[from] PeerAddressError),
     /// A number that two replicas have.
     #[error(
         "replica {replica} is named twice; each replica, this one included, has another number"
@@ -102,7 +106,7 @@ struct Said {
     listen: Option<SocketAddr>,
     replica: Option<u16>,
     file: Option<PathBuf>,
-    peers: Vec<(u16, String)>,
+    peers: Vec<(u16, PeerAddress)>,
 }
 
 impl ServeConfig {
@@ -144,15 +148,6 @@ impl ServeConfig {
     }
 }
 
-/// `HOST:PORT` as it was given, looked at and not looked up.
-fn written(address: &str) -> Result<String, ConfigError> {
-    let parts = address.rsplit_once(':');
-    let whole = parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    let why = || "it has no host or no port".to_owned();
-    let refused = || ConfigError::Address { address: address.to_owned(), why: why() };
-    whole.then(|| address.to_owned()).ok_or_else(refused)
-}
-
 /// The first address of `HOST:PORT`.
 ///
 /// # Errors
@@ -182,7 +177,8 @@ fn read(path: &Path) -> Result<Said, ConfigError> {
         |given: &Spanned<String>| resolve(given.get_ref()).map_err(|error| at(given, error));
     let peer = |(number, given): (&String, &Spanned<String>)| {
         let unnumbered = |_| at(given, ConfigError::Number { given: number.clone() });
-        let address = written(given.get_ref()).map_err(|error| at(given, error))?;
+        let address =
+            given.get_ref().parse().map_err(|it: PeerAddressError| at(given, it.into()))?;
         Ok((number.parse().map_err(unnumbered)?, address))
     };
     let peers = peers.iter().map(peer).collect::<Result<_, ConfigError>>()?;
@@ -190,11 +186,11 @@ fn read(path: &Path) -> Result<Said, ConfigError> {
     Ok(Said { listen, replica, file, peers })
 }
 
-fn peer(given: &str) -> Result<(u16, String), ConfigError> {
+fn peer(given: &str) -> Result<(u16, PeerAddress), ConfigError> {
     let malformed = || ConfigError::Peer { given: given.to_owned() };
     let (number, address) = given.split_once('=').ok_or_else(malformed)?;
     let number = number.trim().parse().map_err(|_| malformed())?;
-    Ok((number, written(address.trim())?))
+    Ok((number, address.trim().parse()?))
 }
 
 #[cfg(test)]
@@ -232,8 +228,8 @@ mod tests {
         let config = with_file(FILE, "").expect("well-formed");
         assert_eq!((config.replica, config.listen.port()), (1, 7100));
         assert_eq!(config.file, Path::new("blocks.dat"));
-        let peers = [(0, "127.0.0.1:7000".to_owned()), (2, "127.0.0.1:7200".to_owned())];
-        assert_eq!(config.peers, peers);
+        let at = |address: &str| address.parse().expect("an address");
+        assert_eq!(config.peers, [(0, at("127.0.0.1:7000")), (2, at("127.0.0.1:7200"))]);
         assert_eq!(config.peers_named(), "replica 0, replica 2");
     }
 
@@ -281,15 +277,22 @@ mod tests {
     fn a_peer_whose_name_leads_nowhere_yet_holds_nothing_up() {
         let line = "b serve --peer 1=store-1.invalid:7000";
         let config = ServeConfig::from_args(&args(line)).expect("it is looked up when dialled");
-        assert_eq!(config.peers, [(1, "store-1.invalid:7000".to_owned())]);
+        assert_eq!(config.peers[0].1.to_string(), "store-1.invalid:7000");
         let config =
             with_file("[peers]\n2 = \"store-2.invalid:7000\"\n", "").expect("as in a file");
-        assert_eq!(config.peers, [(2, "store-2.invalid:7000".to_owned())]);
+        assert_eq!(config.peers[0].1.to_string(), "store-2.invalid:7000");
     }
 
     #[test]
     fn bad_peers_are_named_with_an_example() {
-        for given in ["127.0.0.1:1", "x=127.0.0.1:1", "1=nowhere", "99999=127.0.0.1:1", "1=:7"] {
+        for given in [
+            "127.0.0.1:1",
+            "x=127.0.0.1:1",
+            "1=nowhere",
+            "1=2001:db8::2",
+            "99999=127.0.0.1:1",
+            "1=:7",
+        ] {
             let error = ServeConfig::from_args(&args(&format!("b serve --peer {given}")));
             let message = error.expect_err("bad").to_string();
             assert!(message.contains("10.0.0.2:7000"), "{message}");

@@ -1,4 +1,4 @@
-//! How long to wait before trying again.
+//! How long to wait before trying again, and before dialling again.
 
 use core::time::Duration;
 
@@ -53,9 +53,61 @@ impl Backoff {
     }
 }
 
+/// When somebody is dialled again, and whether that they can't be had is news. Who is lost as soon as
+/// they are there is dialled as seldom as who is not there at all, and either is news once.
+///
+/// ```
+/// use bowline_protocol::Redial;
+/// use core::time::Duration;
+///
+/// let mut redial = Redial::new(Duration::from_millis(10), Duration::from_secs(1), 42);
+/// let (wait, is_news) = redial.after(None);
+/// assert!(wait <= Duration::from_millis(10) && is_news);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Redial {
+    backoff: Backoff,
+    /// A connection that was up for so long was one.
+    steady: Duration,
+    is_told: bool,
+}
+
+impl Redial {
+    /// Waits as [`Backoff`] does, which begins anew only after a connection that was up for as long
+    /// as the longest wait.
+    pub const fn new(first: Duration, max: Duration, seed: u64) -> Redial {
+        Redial { backoff: Backoff::new(first, max, seed), steady: max, is_told: false }
+    }
+
+    /// A connection has ended that was up for so long (not: connected, or greeted), or none came up.
+    /// How long to wait before the next, and whether that is news.
+    pub fn after(&mut self, up: Option<Duration>) -> (Duration, bool) {
+        if up.is_some_and(|up| up >= self.steady) {
+            self.backoff.reset();
+            self.is_told = false;
+        }
+        (self.backoff.next_wait(), !core::mem::replace(&mut self.is_told, true))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn who_is_lost_as_soon_as_it_is_there_is_dialled_ever_less_often_and_told_of_once() {
+        let mut redial = Redial::new(MS(10), MS(1000), 1);
+        assert!(redial.after(None).1);
+        for _ in 0..10 {
+            let (_, is_news) = redial.after(Some(MS(900)));
+            assert!(!is_news);
+        }
+        assert!(redial.after(Some(MS(2))).0 >= MS(500));
+        let (wait, is_news) = redial.after(Some(MS(1000)));
+        assert!(is_news && wait <= MS(10), "it was there, and is not any more: {wait:?}");
+    }
 
     #[test]
     fn waits_double_up_to_the_cap_and_start_over_after_a_success() {

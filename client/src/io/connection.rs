@@ -9,8 +9,8 @@ use std::task::Poll;
 use bowline_protocol::frame::Features;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Arrived, Assembly, AssemblyError, Backoff, Cancel, CancelReason, ClientId, Frame, Hello, Inbox,
-    Link, LinkConfig, LinkError, Methods, OptionSet, Options, PayloadOf, Peer, ReplicaId, Reply,
+    Arrived, Assembly, AssemblyError, Cancel, CancelReason, ClientId, Frame, Hello, Inbox, Link,
+    LinkConfig, LinkError, Methods, OptionSet, Options, PayloadOf, Peer, Redial, ReplicaId, Reply,
     Takes, WireError, codec, options,
 };
 use bowline_runtime::net::{Lease, TcpStream};
@@ -65,34 +65,10 @@ enum Ended {
     Assembly(#[from] AssemblyError),
 }
 
-/// When a replica is dialled again. One that is lost as soon as it is there is dialled as seldom as
-/// one that is not there at all, and either is worth a warning once.
-struct Redial {
-    backoff: Backoff,
-    /// A connection that lasted so long was one.
-    steady: Duration,
-    is_told: bool,
-}
-
-impl Redial {
-    const fn new((first, max): (Duration, Duration), seed: u64) -> Redial {
-        Redial { backoff: Backoff::new(first, max, seed), steady: max, is_told: false }
-    }
-
-    /// A connection has ended that was up for so long, if it ever was. How long to wait before the
-    /// next, and whether that is news.
-    fn after(&mut self, up: Option<Duration>) -> (Duration, bool) {
-        if up.is_some_and(|up| up >= self.steady) {
-            self.backoff.reset();
-            self.is_told = false;
-        }
-        (self.backoff.next_wait(), !core::mem::replace(&mut self.is_told, true))
-    }
-}
-
 /// Keeps a connection to the replica for as long as the task lives.
 pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
-    let mut redial = Redial::new(terms.backoff, terms.seed ^ u64::from(replica.id.0));
+    let (first, max) = terms.backoff;
+    let mut redial = Redial::new(first, max, terms.seed ^ u64::from(replica.id.0));
     loop {
         let mut up = None;
         let ended = match TcpStream::connect(replica.address, terms.dial).await {
@@ -391,25 +367,5 @@ impl<'a> Connection<'a> {
         state.calls.on_closed(self.replica, now);
         drop(state);
         self.shell.pump();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: fn(u64) -> Duration = Duration::from_millis;
-
-    #[test]
-    fn who_is_lost_as_soon_as_it_is_there_is_dialled_ever_less_often_and_warned_of_once() {
-        let mut redial = Redial::new((MS(10), MS(1000)), 1);
-        assert!(redial.after(None).1);
-        for _ in 0..10 {
-            let (_, is_news) = redial.after(Some(MS(900)));
-            assert!(!is_news);
-        }
-        assert!(redial.after(Some(MS(2))).0 >= MS(500));
-        let (wait, is_news) = redial.after(Some(MS(1000)));
-        assert!(is_news && wait <= MS(10), "it was there, and is not any more: {wait:?}");
     }
 }

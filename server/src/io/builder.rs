@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::string::{String, ToString};
+use std::string::String;
 use std::time::Duration;
 use std::vec::Vec;
 
@@ -132,12 +132,6 @@ pub enum ServeError {
     /// A peer that is this very replica.
     #[error("replica {0} can't be a peer: it is this one")]
     OwnPeer(ReplicaId),
-    /// A peer that is nowhere.
-    #[error("{address:?} is no address of a peer: write HOST:PORT, such as 10.0.0.2:7000")]
-    PeerAddress {
-        /// As it was given.
-        address: String,
-    },
     /// A peer that was given twice.
     #[error("replica {0} can't be a peer twice")]
     PeerTwice(ReplicaId),
@@ -293,18 +287,29 @@ impl Builder {
 
     /// The other replicas, which may hold the twins of this one's copies. Default: none.
     ///
-    /// Each is at an address, or at a name and a port (`"store-2.example:7000"`): then the name is
-    /// looked up again whenever the peer is dialled, off the cores. One that leads nowhere holds
-    /// nothing up. It is as if that peer were down, is said once, and counted as
+    /// Each is at an address, or at a name and a port: then the name is looked up again when the peer
+    /// is dialled, off the cores, and at most once a second. One that leads nowhere holds nothing up.
+    /// It is as if that peer were down, is said once, and counted as
     /// [`mesh_unresolved`](super::IoStats). This server obeys whoever answers where a name leads: who
     /// answers for the names has to be trusted as this configuration is.
+    ///
+    /// ```
+    /// use bowline_protocol::ReplicaId;
+    /// use std::net::SocketAddr;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let third = SocketAddr::from(([10, 0, 0, 3], 7000));
+    /// let builder = bowline_server::Server::builder().peers([
+    ///     (ReplicaId(2), "store-2.example:7000".parse()?),
+    ///     (ReplicaId(3), third.into()),
+    /// ]);
+    /// # let _ = builder;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn peers<A: Into<PeerAddress>>(
-        mut self,
-        peers: impl IntoIterator<Item = (ReplicaId, A)>,
-    ) -> Builder {
-        let peers = peers.into_iter();
-        let peers = peers.map(|(replica, address)| Peer { replica, address: address.into() });
+    pub fn peers(mut self, peers: impl IntoIterator<Item = (ReplicaId, PeerAddress)>) -> Builder {
+        let peers = peers.into_iter().map(|(replica, address)| Peer { replica, address });
         self.peers = peers.collect();
         self
     }
@@ -511,9 +516,6 @@ impl Builder {
             }
             if twice {
                 return Err(ServeError::PeerTwice(peer.replica));
-            }
-            if !peer.address.is_well_formed() {
-                return Err(ServeError::PeerAddress { address: peer.address.to_string() });
             }
         }
         let Limits { connections, connections_reserved: reserved, .. } = self.limits;

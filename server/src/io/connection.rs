@@ -80,6 +80,8 @@ pub(super) struct Connection<R> {
     pub(super) out: Rc<Sender<R>>,
     pub(super) assembly: RefCell<Assembly<Payload>>,
     link: RefCell<Link>,
+    /// Since when both sides know each other.
+    up_since: Cell<Option<Instant>>,
     /// Whose cancels go out on it, once it is up.
     route: Cell<Option<Station>>,
     /// What its timer is set to.
@@ -102,6 +104,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             out,
             assembly: RefCell::new(assembly),
             link: RefCell::new(link),
+            up_since: Cell::new(None),
             route: Cell::new(None),
             alarm: Cell::new(Instant::FAR_FUTURE),
             sooner: Notify::new(),
@@ -114,9 +117,9 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         self.route.get()
     }
 
-    /// Both sides know each other.
-    pub(super) fn is_up(&self) -> bool {
-        self.link.borrow().is_up()
+    /// For how long it has been up, if it ever was.
+    pub(super) fn up_for(&self) -> Option<Duration> {
+        self.up_since.get().map(|since| now() - since)
     }
 
     /// Sends what the link has to say, and sees to it that the timer is not too late.
@@ -233,6 +236,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
     }
 
     fn on_up<S: Service<Reply = R>>(self: &Rc<Self>, shell: &Rc<Shell<S>>) {
+        self.up_since.set(Some(now()));
         let link = self.link.borrow();
         let Some(station) = link.peer().and_then(Hello::station) else { return };
         match self.side {

@@ -7,16 +7,15 @@
 //! Whoever answers at a peer's address says how many cores there are, and each one's port.
 
 use std::cell::{Cell, RefCell};
-use std::format;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::string::{String, ToString};
 use std::time::Duration;
 use std::vec::Vec;
 
-use bowline_protocol::{Backoff, ReplicaId, Station};
+use bowline_protocol::{Redial, ReplicaId, Station};
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{Stage, now, sleep, spawn_at};
+use bowline_runtime::{Stage, sleep, spawn_at};
 
 use super::connection::End;
 use super::names::PeerAddress;
@@ -101,13 +100,15 @@ pub(super) fn keep_cores<S: Service>(shell: &Rc<Shell<S>>, replica: ReplicaId, c
 /// Keeps a connection to one core of a peer, the one of this `place` among all, for as long as the peer
 /// has that core.
 async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
-    let mut redial = Redial::new(seed(shell.station(), station));
+    let mut redial = Redial::new(FIRST_WAIT, LONGEST_WAIT, seed(shell.station(), station));
+    let mut good = None;
     while shell.cores[place].has(station.core) {
-        let reached = reach_one(&shell, station, place).await;
-        let (wait, is_lost) = redial.after(reached.as_ref().ok().copied());
-        if let Err(why) = reached
-            && is_lost
-        {
+        let Over { up, why } = reach(&shell, station, place, &mut good).await;
+        if up.is_none() {
+            shell.count(|io| io.mesh_failed += 1);
+        }
+        let (wait, is_news) = redial.after(up);
+        if is_news {
             tell_lost(&shell, station, &shell.peers[place].address, &why);
         }
         sleep(wait).await;
@@ -115,105 +116,99 @@ async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
     shell.cores[place].give_up(station.core);
 }
 
-/// Dials one address of a peer after the other, until a connection comes up, and stays for as long as
-/// that lasts. Says how long it did, or why none came up.
-async fn reach_one<S: Service>(
+/// Dials one address of a peer's after the other, first where it was last, until a connection comes
+/// up, and stays for as long as that lasts.
+async fn reach<S: Service>(
     shell: &Rc<Shell<S>>,
     station: Station,
     place: usize,
-) -> Result<Duration, String> {
-    let found = shell.peers[place].address.find().await.map_err(|error| {
-        shell.count(|io| {
-            io.mesh_failed += 1;
-            io.mesh_unresolved += 1;
-        });
-        format!("its name can't be looked up: {error}")
-    })?;
+    good: &mut Option<SocketAddr>,
+) -> Over {
+    let (mut found, failed) = shell.peers[place].address.find().await;
+    if failed.is_some() {
+        shell.count(|io| io.mesh_unresolved += 1);
+    }
     shell.know_peer(place, &found);
-    let mut why = String::new();
+    found.sort_by_key(|address| Some(*address) != *good);
+    let mut over = Over::before_up(failed.map_or(Why::NoAddress, Why::Unresolved));
     for address in found {
-        let dialled = match dial(shell, station, address).await {
-            // Where any core answers, another one did, and said where the right one is.
-            Dialled::Other { port } => {
-                dial(shell, station, SocketAddr::new(address.ip(), port)).await
-            }
-            dialled => dialled,
-        };
-        match dialled {
-            Dialled::WasUp(lasted) => return Ok(lasted),
-            Dialled::Failed(failed) => why = failed,
-            Dialled::Other { .. } => why = String::from("another core answers at its port"),
+        over = reach_at(shell, station, address).await;
+        if over.up.is_some() {
+            *good = Some(address);
+            break;
         }
     }
-    Err(why)
+    over
 }
 
-/// When a peer's core is dialled again, and whether its loss is news.
-#[derive(Debug)]
-struct Redial {
-    backoff: Backoff,
-    lost: bool,
+/// Dials the core at an address where any core may answer. Another one that does says where the right
+/// one is.
+async fn reach_at<S: Service>(shell: &Rc<Shell<S>>, station: Station, address: SocketAddr) -> Over {
+    let over = dial(shell, station, address).await;
+    match over.why {
+        Why::OtherCore { port } => dial(shell, station, SocketAddr::new(address.ip(), port)).await,
+        _ => over,
+    }
 }
 
-impl Redial {
-    const fn new(seed: u64) -> Redial {
-        Redial { backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT, seed), lost: false }
-    }
+/// A connection, or the attempt to have one, is over.
+struct Over {
+    /// For how long it was up, if it ever was.
+    up: Option<Duration>,
+    why: Why,
+}
 
-    /// A connection is over that was up for so long, or none came up: how long to wait, and whether to
-    /// tell of it. It is tried again and again, and said once.
-    fn after(&mut self, lasted: Option<Duration>) -> (Duration, bool) {
-        // Who greets and then breaks is not there for all that.
-        if lasted.is_some_and(|lasted| lasted >= LONGEST_WAIT) {
-            self.backoff.reset();
-        }
-        let is_news = lasted.is_none() && !self.lost;
-        self.lost = lasted.is_none();
-        (self.backoff.next_wait(), is_news)
+impl Over {
+    const fn before_up(why: Why) -> Over {
+        Over { up: None, why }
     }
+}
+
+/// Why that is.
+#[derive(Debug, thiserror::Error)]
+enum Why {
+    #[error("its name can't be looked up: {0}")]
+    Unresolved(io::Error),
+    #[error("it has no address")]
+    NoAddress,
+    #[error("{0}")]
+    Dial(io::Error),
+    #[error("another core answers, which says that this one is at port {port}")]
+    OtherCore { port: u16 },
+    #[error("it has no such core")]
+    NoSuchCore,
+    #[error("{0}")]
+    Ended(End),
 }
 
 /// A peer can't be reached. Each core of each replica sees it of each core of that peer: one says it.
-fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, address: &PeerAddress, why: &str) {
+fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, address: &PeerAddress, why: &Why) {
     if shell.station().core == 0 && station.core == 0 {
         let peer = station.replica;
         tracing::warn!(
-            %peer, %address, why,
+            %peer, %address, %why,
             "can't reach a peer, and goes on trying: until then clients tell of its twins, which \
              takes longer"
         );
     }
 }
 
-/// How a dial ended.
-enum Dialled {
-    /// No connection came up, for this reason.
-    Failed(String),
-    /// Another core answered, and said where the right one is.
-    Other { port: u16 },
-    /// There was a connection for so long, and it is over.
-    WasUp(Duration),
-}
-
 /// Dials, and stays as long as the connection lasts.
-async fn dial<S: Service>(shell: &Rc<Shell<S>>, station: Station, address: SocketAddr) -> Dialled {
+async fn dial<S: Service>(shell: &Rc<Shell<S>>, station: Station, address: SocketAddr) -> Over {
     let stream = match TcpStream::connect(address, DIAL_TIMEOUT).await {
         Ok(stream) => stream,
         Err(error) => {
-            shell.count(|io| io.mesh_failed += 1);
             tracing::debug!(?station, %address, %error, "can't reach a peer's core");
-            return Dialled::Failed(error.to_string());
+            return Over::before_up(Why::Dial(error));
         }
     };
     let connection = shell.dialled(station, stream);
-    let begun = now();
     match connection.run(shell).await {
-        End::OtherCore(hello) => match hello.ports.get(usize::from(station.core)) {
-            Some(&port) => Dialled::Other { port },
-            None => Dialled::Failed(String::from("it has no such core")),
-        },
-        _ if connection.is_up() => Dialled::WasUp(now() - begun),
-        end => Dialled::Failed(end.to_string()),
+        End::OtherCore(hello) => {
+            let port = hello.ports.get(usize::from(station.core));
+            Over::before_up(port.map_or(Why::NoSuchCore, |&port| Why::OtherCore { port }))
+        }
+        end => Over { up: connection.up_for(), why: Why::Ended(end) },
     }
 }
 
@@ -221,24 +216,4 @@ async fn dial<S: Service>(shell: &Rc<Shell<S>>, station: Station, address: Socke
 fn seed(us: Station, them: Station) -> u64 {
     let packed = |station: Station| u64::from(station.replica.0) << 16 | u64::from(station.core);
     packed(us) << 32 | packed(them)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_that_can_t_be_reached_is_told_of_once_and_again_when_it_was_there_meanwhile() {
-        let mut redial = Redial::new(1);
-        let news = [None, None, Some(Duration::ZERO), None, None].map(|it| redial.after(it).1);
-        assert_eq!(news, [true, false, false, true, false]);
-    }
-
-    #[test]
-    fn a_peer_that_greets_and_breaks_is_dialled_ever_more_seldom_and_one_that_stayed_at_once() {
-        let mut redial = Redial::new(1);
-        (0..20).for_each(|_| _ = redial.after(Some(Duration::from_millis(1))));
-        assert!(redial.after(Some(Duration::from_millis(1))).0 >= LONGEST_WAIT / 2);
-        assert!(redial.after(Some(LONGEST_WAIT)).0 <= FIRST_WAIT);
-    }
 }

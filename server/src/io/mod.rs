@@ -43,7 +43,7 @@ mod typed;
 pub use bowline_runtime::payload::Payload;
 pub use builder::{Builder, Limits, ServeError};
 pub use context::{CancelToken, Context, Role};
-pub use names::PeerAddress;
+pub use names::{PeerAddress, PeerAddressError};
 pub use server::{Collected, Control, Running, Server};
 pub use service::{AnyMethod, Failure, Handler, Holding, Service, WithHandler};
 pub use stats::{IoStats, Snapshot};

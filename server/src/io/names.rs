@@ -1,13 +1,15 @@
 //! Where peers are found: an address, or a name that is looked up again whenever one is dialled.
 //!
 //! Looking up a name blocks, for many seconds if nobody answers. It is done on a thread of its own,
-//! one for each name at a time, and none while nobody asks.
+//! one for each name at a time and a second, and none while nobody asks: however many cores of this
+//! server miss however many of a peer's, they share what one of them has asked.
 
 use std::borrow::ToOwned;
 use std::boxed::Box;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
 use std::string::{String, ToString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -15,17 +17,40 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_runtime::channel::{Receiver, Sender, bounded};
-use bowline_runtime::timeout;
+use bowline_runtime::{now, timeout_at};
+use bowline_time::Instant;
 
-/// How long a core waits for a name. What is found later is there when it asks again.
+/// How long a name is waited for from when it was asked, and for how long the answer is good. What is
+/// found later is there when somebody asks again.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where a peer is: `10.0.0.2:7000`, or `store-2.example:7000`, which is looked up whenever it is
-/// dialled.
-#[derive(Clone, Debug)]
+/// Where a peer is: `10.0.0.2:7000`, or `store-2.example:7000`, which is looked up again when it is
+/// dialled, at most once a second.
+///
+/// ```
+/// use bowline_server::io::PeerAddress;
+/// use std::net::SocketAddr;
+///
+/// let named: PeerAddress = "store-2.example:7000".parse().unwrap();
+/// assert_eq!(named.to_string(), "store-2.example:7000");
+/// let at: PeerAddress = SocketAddr::from(([10, 0, 0, 2], 7000)).into();
+/// assert_eq!(at, "10.0.0.2:7000".parse().unwrap());
+/// assert!("store-2.example".parse::<PeerAddress>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress(Where);
 
-#[derive(Clone, Debug)]
+/// What was to be a [`PeerAddress`], and is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{written:?} is no address of a peer: write HOST:PORT, such as 10.0.0.2:7000 or \
+     [2001:db8::2]:7000, and no port 0"
+)]
+pub struct PeerAddressError {
+    written: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Where {
     At(SocketAddr),
     /// All cores share it.
@@ -33,17 +58,6 @@ enum Where {
 }
 
 impl PeerAddress {
-    /// Whether it is an address, or may become one.
-    pub(super) fn is_well_formed(&self) -> bool {
-        match &self.0 {
-            Where::At(_) => true,
-            Where::Named(name) => {
-                let parts = name.written.rsplit_once(':');
-                parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
-            }
-        }
-    }
-
     /// The addresses that are known so far.
     pub(super) fn known(&self) -> Vec<SocketAddr> {
         match &self.0 {
@@ -52,18 +66,14 @@ impl PeerAddress {
         }
     }
 
-    /// Looks it up, and returns what there is: what was found now or, if nothing was, before. That a
-    /// name server is down cuts nobody off whose peers are where they were.
-    pub(super) async fn find(&self) -> io::Result<Vec<SocketAddr>> {
-        let Where::Named(name) = &self.0 else { return Ok(self.known()) };
-        let mut told = name.look_up()?;
-        let in_time = timeout(LOOK_UP_TIMEOUT, told.receive()).await.is_ok();
-        let state = name.state();
-        match &state.failed {
-            _ if !state.known.is_empty() => Ok(state.known.clone()),
-            Some((kind, why)) if in_time => Err(io::Error::new(*kind, why.clone())),
-            _ => Err(io::Error::new(io::ErrorKind::TimedOut, "no name server answers")),
-        }
+    /// Looks it up. Returns the addresses that are known then, found now or before, and why none
+    /// were found now. That a name server is down cuts nobody off whose peers are where they were.
+    pub(super) async fn find(&self) -> (Vec<SocketAddr>, Option<io::Error>) {
+        let failed = match &self.0 {
+            Where::At(_) => None,
+            Where::Named(name) => name.look_up().await.err(),
+        };
+        (self.known(), failed)
     }
 }
 
@@ -73,21 +83,23 @@ impl From<SocketAddr> for PeerAddress {
     }
 }
 
-/// `HOST:PORT`, which is looked at when the server starts, and looked up when it dials.
-impl From<&str> for PeerAddress {
-    fn from(written: &str) -> PeerAddress {
-        PeerAddress(match written.parse() {
-            Ok(address) => Where::At(address),
-            Err(_) => Where::Named(Arc::new(Name::new(written, |name| {
-                Ok(name.to_socket_addrs()?.collect())
-            }))),
-        })
-    }
-}
+/// `HOST:PORT`, of which the port is not 0, and an IPv6 address stands in brackets.
+impl FromStr for PeerAddress {
+    type Err = PeerAddressError;
 
-impl From<String> for PeerAddress {
-    fn from(written: String) -> PeerAddress {
-        written.as_str().into()
+    fn from_str(written: &str) -> Result<PeerAddress, PeerAddressError> {
+        let is_named = |(host, port): (&str, &str)| {
+            let is_host = !host.is_empty() && !host.contains([':', '[', ']']);
+            is_host && port.parse::<u16>().is_ok_and(|port| port != 0)
+        };
+        match written.parse::<SocketAddr>() {
+            Ok(address) if address.port() != 0 => Ok(address.into()),
+            Err(_) if written.rsplit_once(':').is_some_and(is_named) => {
+                let resolve = |name: &str| Ok(name.to_socket_addrs()?.collect());
+                Ok(PeerAddress(Where::Named(Arc::new(Name::new(written, resolve)))))
+            }
+            _ => Err(PeerAddressError { written: written.to_owned() }),
+        }
     }
 }
 
@@ -106,6 +118,7 @@ type Resolve = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 struct Name {
     written: String,
     resolve: Box<Resolve>,
+    good_for: Duration,
     state: Mutex<State>,
 }
 
@@ -115,6 +128,8 @@ struct State {
     known: Vec<SocketAddr>,
     /// Why the last look-up found nothing, if it did not.
     failed: Option<(io::ErrorKind, String)>,
+    /// When it was asked last.
+    asked: Option<Instant>,
     /// A thread is looking it up.
     is_under_way: bool,
     /// Who is told when it has: each core's keepers of connections, at most.
@@ -126,26 +141,46 @@ impl Name {
         written: &str,
         resolve: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Name {
-        Name { written: written.to_owned(), resolve: Box::new(resolve), state: Mutex::default() }
+        let (written, resolve) = (written.to_owned(), Box::new(resolve));
+        Name { written, resolve, good_for: LOOK_UP_TIMEOUT, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the look-up that is under way, or begins one. What is returned is told of its end.
-    fn look_up(self: &Arc<Self>) -> io::Result<Receiver<()>> {
-        let (tell, told) = bounded(1);
-        let mut state = self.state();
-        if !state.is_under_way {
-            let name = self.clone();
-            thread::Builder::new().name("bowline-names".into()).spawn(move || name.answer())?;
-            state.is_under_way = true;
+    /// Sees to it that it has been looked up not long ago.
+    async fn look_up(self: &Arc<Self>) -> io::Result<()> {
+        if let Some((mut told, asked)) = self.ask()?
+            && timeout_at(asked + LOOK_UP_TIMEOUT, told.receive()).await.is_err()
+        {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no name server answers"));
         }
+        match &self.state().failed {
+            Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Joins the look-up that is under way, or begins one, if what was found last is too old. What is
+    /// returned is told of its end; with it, when it began.
+    fn ask(self: &Arc<Self>) -> io::Result<Option<(Receiver<()>, Instant)>> {
+        let mut state = self.state();
+        let asked = match state.asked {
+            Some(asked) if state.is_under_way => asked,
+            Some(asked) if now() - asked < self.good_for => return Ok(None),
+            _ => {
+                let name = self.clone();
+                thread::Builder::new().name("bowline-names".into()).spawn(move || name.answer())?;
+                state.is_under_way = true;
+                *state.asked.insert(now())
+            }
+        };
+        let (tell, told) = bounded(1);
         // Those who gave up ask again, and the look-up may take for ever.
         state.waiting.retain(|waits| !waits.is_closed());
         state.waiting.push(tell);
-        Ok(told)
+        Ok(Some((told, asked)))
     }
 
     /// Looks it up, and tells all who have asked by then.
@@ -167,6 +202,15 @@ impl Name {
     }
 }
 
+/// Of the same name.
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for Name {}
+
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.written.fmt(f)
@@ -176,53 +220,81 @@ impl fmt::Debug for Name {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bowline_runtime::{Runtime, sleep};
+    use bowline_runtime::{Runtime, yield_now};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
 
     const NEW: &str = "10.0.0.2:7000";
 
     fn named(
+        good_for: Duration,
         resolve: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> PeerAddress {
-        PeerAddress(Where::Named(Arc::new(Name::new("store-2:7000", resolve))))
+        let name = Name { good_for, ..Name::new("store-2:7000", resolve) };
+        PeerAddress(Where::Named(Arc::new(name)))
     }
 
-    fn find(peer: &PeerAddress) -> io::Result<Vec<SocketAddr>> {
-        Runtime::builder().build().unwrap().block_on(peer.find())
+    /// What is known, and why nothing was found, in words.
+    fn find(peer: &PeerAddress) -> (Vec<SocketAddr>, Option<String>) {
+        let (found, failed) = Runtime::builder().build().unwrap().block_on(peer.find());
+        (found, failed.map(|error| error.to_string()))
     }
 
     #[test]
     fn an_address_is_never_looked_up_and_a_name_has_a_host_and_a_port() {
-        assert!(matches!(PeerAddress::from("[::1]:7000").0, Where::At(_)));
-        assert_eq!(find(&NEW.into()).unwrap(), [NEW.parse().unwrap()]);
-        for (written, good) in [
-            ("store-2:7000", true),
-            ("store-2", false),
-            (":7000", false),
-            ("store-2:70000", false),
-            ("store-2:", false),
+        let at: PeerAddress = NEW.parse().unwrap();
+        assert_eq!(find(&at), (vec![NEW.parse().unwrap()], None));
+        for good in ["store-2:7000", "[::1]:7000", "10.0.0.2:7000"] {
+            assert_eq!(good.parse::<PeerAddress>().unwrap().to_string(), good);
+        }
+        for bad in [
+            "store-2",
+            ":7000",
+            "store-2:70000",
+            "store-2:",
+            "store-2:0",
+            "10.0.0.2:0",
+            "2001:db8::2",
+            "[2001:db8::2]",
+            "[store-2]:7000",
         ] {
-            assert_eq!(PeerAddress::from(written).is_well_formed(), good, "{written}");
+            let error = bad.parse::<PeerAddress>().unwrap_err().to_string();
+            assert!(error.contains(bad) && error.contains("HOST:PORT"), "{error}");
         }
     }
 
     #[test]
-    fn a_name_is_looked_up_each_time_and_its_last_address_kept_while_nobody_knows_it() {
+    fn a_name_is_looked_up_again_and_its_last_address_kept_while_nobody_knows_it() {
         let (tell, told) = mpsc::channel();
         let told = Mutex::new(told);
-        let peer = named(move |_| told.lock().unwrap().recv().unwrap());
+        let peer = named(Duration::ZERO, move |_| told.lock().unwrap().recv().unwrap());
         let refused = || Err(io::Error::new(io::ErrorKind::NotFound, "no such host"));
         tell.send(refused()).unwrap();
-        assert_eq!(find(&peer).unwrap_err().to_string(), "no such host");
+        assert_eq!(find(&peer), (Vec::new(), Some("no such host".to_owned())));
         for address in ["10.0.0.1:7000", NEW] {
             let address: SocketAddr = address.parse().unwrap();
             tell.send(Ok([address].into())).unwrap();
-            assert_eq!(find(&peer).unwrap(), [address]);
+            assert_eq!(find(&peer), (vec![address], None));
         }
-        for nothing in [refused(), Ok(Vec::new())] {
+        for (nothing, why) in [(refused(), "no such host"), (Ok(Vec::new()), "it has no address")] {
             tell.send(nothing).unwrap();
-            assert_eq!(find(&peer).unwrap(), [NEW.parse().unwrap()]);
+            assert_eq!(find(&peer), (vec![NEW.parse().unwrap()], Some(why.to_owned())));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_good_for_a_while_whatever_it_says() {
+        for found in [Ok(()), Err(())] {
+            let asked = Arc::new(AtomicU32::new(0));
+            let count = asked.clone();
+            let peer = named(Duration::from_secs(3600), move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+                found.map(|()| [NEW.parse().unwrap()].into()).map_err(|()| io::Error::other("no"))
+            });
+            let first = find(&peer);
+            assert_eq!(first.1.is_some(), found.is_err());
+            assert_eq!((0..20).map(|_| find(&peer)).find(|it| *it != first), None);
+            assert_eq!(asked.load(Ordering::Relaxed), 1);
         }
     }
 
@@ -232,24 +304,49 @@ mod tests {
         let begun = Arc::new(AtomicU32::new(0));
         let (tell, told) = mpsc::channel::<()>();
         let (count, told) = (begun.clone(), Mutex::new(told));
-        let peer = named(move |_| {
+        let peer = named(LOOK_UP_TIMEOUT, move |_| {
             count.fetch_add(1, Ordering::Relaxed);
             // Until the sender is dropped.
             let _ = told.lock().unwrap().recv();
             Ok([NEW.parse().unwrap()].into())
         });
+        let Where::Named(name) = &peer.0 else { unreachable!() };
         Runtime::builder().build().unwrap().block_on(async {
             let asks = [0; 3].map(|_| {
                 let peer = peer.clone();
                 bowline_runtime::spawn(async move { peer.find().await })
             });
-            // All of them have been polled by then.
-            sleep(Duration::from_millis(1)).await;
+            while name.state().waiting.len() < 3 {
+                yield_now().await;
+            }
             drop(tell);
             for ask in asks {
-                assert_eq!(ask.await.unwrap().unwrap(), [NEW.parse().unwrap()]);
+                assert_eq!(ask.await.unwrap().0, [NEW.parse().unwrap()]);
             }
         });
         assert_eq!(begun.load(Ordering::Relaxed), 1);
+    }
+
+    /// Nobody answers: who has an old address goes there at once, from a second after it was asked.
+    #[test]
+    fn a_look_up_that_takes_too_long_is_not_waited_for_again() {
+        let (tell, told) = mpsc::channel();
+        let told = Mutex::new(told);
+        let peer =
+            named(Duration::ZERO, move |_| told.lock().unwrap().recv().map_err(io::Error::other));
+        tell.send([NEW.parse().unwrap()].into()).unwrap();
+        assert_eq!(find(&peer).1, None);
+        let Where::Named(name) = &peer.0 else { unreachable!() };
+        Runtime::builder().build().unwrap().block_on(async {
+            let _told = name.ask().unwrap().unwrap();
+            let long_ago = now() - LOOK_UP_TIMEOUT;
+            name.state().asked = Some(long_ago);
+            let begun = now();
+            let (found, failed) = peer.find().await;
+            assert_eq!(found, [NEW.parse().unwrap()]);
+            assert_eq!(failed.unwrap().kind(), io::ErrorKind::TimedOut);
+            assert!(now() - begun < LOOK_UP_TIMEOUT, "it has waited");
+        });
+        drop(tell);
     }
 }

@@ -32,9 +32,10 @@ counters! {
         not_seen_off,
         /// Connections to peers that came up.
         mesh_dialled,
-        /// Attempts to reach a peer that failed.
+        /// Attempts to reach a peer's core that failed: at none of its addresses a connection came up.
         mesh_failed,
-        /// Of those: the peer's name could not be looked up.
+        /// Attempts before which the peer's name could not be looked up. It was dialled where it was
+        /// found last, if it ever was.
         mesh_unresolved,
         /// Times that a newer connection took the place of the one by which a peer's core heard
         /// cancels. More than its restarts explain: somebody may pretend to be that peer.

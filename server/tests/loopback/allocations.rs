@@ -91,7 +91,7 @@ fn plain_requests_allocate_nothing() {
 #[test]
 fn tied_withdrawn_and_aborted_requests_allocate_nothing() {
     let fake = FakeReplica::new(2);
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let server = Hands::default().serve_with(|builder| builder.limits(limits()).peers(peers));
     let mut mouth = fake.dialled();
     let mut ear = fake.dial(server.address());

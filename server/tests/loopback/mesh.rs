@@ -40,7 +40,7 @@ struct Pair {
 fn pair(slots: u32) -> Pair {
     let fake = FakeReplica::new(2);
     let hands = Hands::default();
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let server = hands.serve_with(|builder| builder.slots(slots).peers(peers));
     let mouth = fake.dialled();
     let ear = fake.dial(server.address());
@@ -186,7 +186,7 @@ fn a_cancel_on_a_connection_that_the_server_did_not_dial_is_refused() {
 #[test]
 fn a_stranger_that_answers_at_a_peers_address_is_not_believed() {
     let fake = FakeReplica::new(3);
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let server = Hands::default().serve_with(|builder| builder.peers(peers));
     let stream = std::panic::catch_unwind(|| fake.dialled());
     assert!(stream.is_err(), "it must not be acknowledged");
@@ -207,7 +207,7 @@ fn who_claims_to_be_a_replica_that_is_no_peer_hears_nothing() {
 #[test]
 fn a_core_that_the_peer_does_not_have_hears_nothing() {
     let fake = FakeReplica::new(2);
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let server = Hands::default().serve_with(|builder| builder.peers(peers));
     let _mouth = fake.dialled();
     let _ear = fake.dial_as(7, server.address());
@@ -224,7 +224,7 @@ fn a_core_that_the_peer_does_not_have_hears_nothing() {
 #[test]
 fn a_core_that_comes_before_the_peer_told_of_it_hears_cancels_once_it_has() {
     let fake = FakeReplica::new(2);
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let server = Hands::default().serve_with(|builder| builder.peers(peers));
     let _ear = fake.dial_as(1, server.address());
     eventually("it is counted", || server.control().snapshot().connections.mesh_unknown == 1);
@@ -237,7 +237,7 @@ fn a_core_that_comes_before_the_peer_told_of_it_hears_cancels_once_it_has() {
 #[test]
 fn only_the_newest_connection_of_a_peers_core_hears_and_an_older_one_again_after_it() {
     let fake = FakeReplica::new(2);
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let server = Hands::default().serve_with(|builder| builder.peers(peers));
     let _mouth = fake.dialled();
     let mut older = fake.dial(server.address());
@@ -264,7 +264,8 @@ fn a_peer_is_found_by_its_name_and_whoever_else_is_not_there_holds_nothing_up() 
     let fake = FakeReplica::new(2);
     let named = format!("localhost:{}", fake.address().port());
     // A name that nobody has, as a standard says, or knows, where nobody is asked.
-    let peers = [(ReplicaId(2), named), (ReplicaId(3), "store-3.invalid:7000".into())];
+    let nobody = "store-3.invalid:7000".parse().unwrap();
+    let peers = [(ReplicaId(2), named.parse().unwrap()), (ReplicaId(3), nobody)];
     let server = Hands::default().serve_with(|builder| builder.peers(peers));
     let mut client = Peer::client(server.address());
     client.request(plain(1), b"alone");
@@ -272,13 +273,15 @@ fn a_peer_is_found_by_its_name_and_whoever_else_is_not_there_holds_nothing_up() 
     let _mouth = fake.dialled();
     let io = || server.control().snapshot().connections;
     eventually("the other is counted", || io().mesh_dialled == 1 && io().mesh_unresolved > 0);
-    assert!(io().mesh_failed >= io().mesh_unresolved);
+    // An address of this host at which nobody answers is no failure, where another one did.
+    let io = io();
+    assert_eq!(io.mesh_failed, io.mesh_unresolved);
 }
 
 #[test]
 fn cores_that_a_peer_has_no_more_are_not_dialled_any_more() {
     let fake = FakeReplica::new(2);
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let server = Hands::default().serve_with(|builder| builder.peers(peers));
     let kept = || server.control().snapshot().mesh_kept;
     assert_eq!(kept(), 1);
@@ -320,7 +323,7 @@ fn a_cancel_that_comes_with_the_goodbye_is_told_at_once() {
     let fake = FakeReplica::new(2);
     let hands = Hands::default();
     let link = LinkConfig { ping_after: HOUR, dead_after: HOUR, ..LinkConfig::default() };
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let server = hands.serve_with(|builder| builder.slots(1).link(link).peers(peers));
     let mut mouth = fake.dialled();
     drop(fake);
@@ -353,7 +356,7 @@ fn every_core_finds_every_core_of_its_peers_and_finds_them_again() {
     let address = |port| SocketAddr::from(([127, a | 64, b, c], port));
     let (first, second) = (address(7301), address(7302));
     let serve = |replica: u16, own, other: u16, address| {
-        let peers = [(ReplicaId(other), address)];
+        let peers = [(ReplicaId(other), SocketAddr::into(address))];
         Hands::default().serve_with(|builder| {
             builder.replica(ReplicaId(replica)).listen(own).cores(2).peers(peers)
         })

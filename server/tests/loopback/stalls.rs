@@ -28,7 +28,7 @@ fn cancel_of(request: Request) -> Cancel {
 /// which it hears its peer's cancels, and a client.
 fn about_to_stall(hands: &Hands) -> (bowline_server::io::Running, Peer, Peer) {
     let fake = FakeReplica::new(2);
-    let peers = [(ReplicaId(2), fake.address())];
+    let peers = [(ReplicaId(2), fake.address().into())];
     let limits = Limits::default();
     let server = hands.serve_with(|builder| builder.limits(limits).slots(1).peers(peers));
     let mouth = fake.dialled();

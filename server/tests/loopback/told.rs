@@ -69,7 +69,7 @@ fn server() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(FEW), ..limit }).unwrap();
     let limits = Limits { connections: MORE, ..Limits::default() };
     let mut server = Hands::default().serve_with(|builder| {
-        let peers = [(ReplicaId(2), peer)];
+        let peers = [(ReplicaId(2), peer.parse().unwrap())];
         builder.peers(peers).limits(limits).grace(Duration::from_millis(7))
     });
     server.hear_signals().unwrap();

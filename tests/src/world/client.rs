@@ -9,8 +9,8 @@ use bowline_client::core::{
 };
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Arrived, Backoff, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Key, Link,
-    MethodInfo, OptionSet, PayloadOf, ReplicaId, Reply, Request, ServiceInfo, Spender, Station,
+    Arrived, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Key, Link, MethodInfo,
+    OptionSet, PayloadOf, Redial, ReplicaId, Reply, Request, ServiceInfo, Spender, Station,
     TrafficClass, options,
 };
 use bowline_time::{Duration, Instant};
@@ -49,8 +49,8 @@ pub(super) struct Replica {
     pub(super) since: Nanos,
     /// It asked to be spared.
     pub(super) leaving: bool,
-    backoff: Backoff,
-    redial: Option<Instant>,
+    redial: Redial,
+    dial_at: Option<Instant>,
 }
 
 /// What the user knows of a call of theirs.
@@ -117,8 +117,8 @@ impl Client {
                 up: false,
                 since: 0,
                 leaving: false,
-                backoff: Backoff::new(first, most, mix(seed ^ replica as u64)),
-                redial: Some(Instant::EPOCH),
+                redial: Redial::new(first, most, mix(seed ^ replica as u64)),
+                dial_at: Some(Instant::EPOCH),
             }
         });
         let replicas = replicas.collect();
@@ -192,7 +192,6 @@ impl Client {
         let (Some(station), Some(replica)) = (station, self.replica_at(wire)) else { return };
         (replica.up, replica.since) = (true, env.now);
         replica.leaving = false;
-        replica.backoff.reset();
         let id = replica.id;
         env.note(host, Topic::World, &[10, wire.0], || format!("is connected to {station:?}"));
         self.calls.on_takes(id, TAKES.payload);
@@ -483,10 +482,10 @@ impl Client {
 
     fn dial(&mut self, env: &mut Env, now: Instant) {
         for replica in &mut self.replicas {
-            if replica.redial.is_none_or(|at| at > now) {
+            if replica.dial_at.is_none_or(|at| at > now) {
                 continue;
             }
-            replica.redial = None;
+            replica.dial_at = None;
             let wire = env.dial(self.host, env.host_of(replica.station));
             let mut hello = Hello::client(self.id);
             (hello.features, hello.takes) = (FEATURES, Some(TAKES));
@@ -516,7 +515,7 @@ impl Client {
     /// When the loop has to turn next without any input.
     pub(crate) fn next_timeout(&self) -> Option<Nanos> {
         let links = self.ports.values().map(|port| port.link.next_timeout());
-        let dials = self.replicas.iter().filter_map(|replica| replica.redial);
+        let dials = self.replicas.iter().filter_map(|replica| replica.dial_at);
         let next = links.chain(dials).chain(self.calls.next_timeout()).min()?;
         Some(self.clock.when(next))
     }
@@ -569,7 +568,8 @@ impl Shell for Client {
         let id = replica.id;
         let was_up = std::mem::take(&mut replica.up);
         replica.wire = None;
-        replica.redial = Some(now + replica.backoff.next_wait());
+        let lasted = was_up.then(|| Duration::from_nanos(env.now - replica.since));
+        replica.dial_at = Some(now + replica.redial.after(lasted).0);
         env.note(host, Topic::World, &[15, wire.0], || format!("loses {id:?}: {why}"));
         if was_up {
             env.book.client_lost_wire(wire);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Attempt, Backoff, Cancel, CancelReason, Features, Frame, Hello, Identity, Key, Link, Method,
-    OptionSet, PayloadOf, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
+    Attempt, Cancel, CancelReason, Features, Frame, Hello, Identity, Key, Link, Method, OptionSet,
+    PayloadOf, Redial, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
 };
 use bowline_server::core::{
     Account, Config, Conn, CopyKey, Core, Effect, MethodRule, Notice, Origin, Start, Stats,
@@ -69,8 +69,10 @@ pub(super) struct Handler {
 struct Peer {
     station: Station,
     wire: Option<Wire>,
-    backoff: Backoff,
-    redial: Option<Instant>,
+    /// Since when that is up.
+    since: Option<Nanos>,
+    redial: Redial,
+    dial_at: Option<Instant>,
 }
 
 /// A core of a server.
@@ -231,7 +233,7 @@ impl Server {
             }
             Role::Dialled(station) if link.is_up() => {
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.station == station) {
-                    peer.backoff.reset();
+                    peer.since.get_or_insert(env.now);
                 }
             }
             _ => {}
@@ -483,13 +485,13 @@ impl Server {
         takes.saturating_mul(self.slow) / 100
     }
 
-    /// Links that have been silent are pinged, or given up.
+    /// Dials those peers that it is time for.
     fn dial_peers(&mut self, env: &mut Env, now: Instant) {
         for peer in &mut self.peers {
-            if peer.redial.is_none_or(|at| at > now) {
+            if peer.dial_at.is_none_or(|at| at > now) {
                 continue;
             }
-            peer.redial = None;
+            peer.dial_at = None;
             let station = peer.station;
             let wire = env.dial(self.host, env.host_of(station));
             let (hello, expected) = (self.hello.clone(), Some(station.replica));
@@ -540,7 +542,7 @@ impl Server {
     /// When the loop has to turn next without any input.
     pub(crate) fn next_timeout(&self) -> Option<Nanos> {
         let links = self.ports.values().map(|(port, _)| port.link.next_timeout());
-        let dials = self.peers.iter().filter_map(|peer| peer.redial);
+        let dials = self.peers.iter().filter_map(|peer| peer.dial_at);
         let requests = self.ports.values().filter_map(|(port, _)| port.assembly.next_timeout());
         let next = links.chain(dials).chain(requests).chain(self.core.next_timeout()).min()?;
         Some(self.clock.when(next))
@@ -612,7 +614,8 @@ impl Shell for Server {
             Role::Dialled(station) => {
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.station == station) {
                     peer.wire = None;
-                    peer.redial = Some(now + peer.backoff.next_wait());
+                    let lasted = peer.since.take().map(|it| Duration::from_nanos(env.now - it));
+                    peer.dial_at = Some(now + peer.redial.after(lasted).0);
                 }
             }
         }
@@ -649,12 +652,13 @@ fn peers_of(env: &Env, station: Station, host: Host) -> Vec<Peer> {
     let peer = |other: Host| Peer {
         station: station_of(env, other),
         wire: None,
-        backoff: Backoff::new(
+        since: None,
+        redial: Redial::new(
             link.ping_after,
             link.dead_after,
             mix(env.scenario.seed ^ host.0 as u64 ^ (other.0 as u64) << 32),
         ),
-        redial: Some(Instant::EPOCH),
+        dial_at: Some(Instant::EPOCH),
     };
     others.map(peer).collect()
 }

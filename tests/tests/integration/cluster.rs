@@ -60,7 +60,7 @@ fn replica() {
     let (cluster, replica) = (cluster.parse().expect("a number"), replica.parse().expect("one"));
     set_parent_process_death_signal(Some(Signal::KILL)).expect("a tie to the parent's life");
     let peers = (0..REPLICAS).filter(|&peer| peer != replica);
-    let peers = peers.map(|peer| (ReplicaId(peer as u16), address(cluster, peer)));
+    let peers = peers.map(|peer| (ReplicaId(peer as u16), address(cluster, peer).into()));
     let mut server = Server::builder()
         .replica(ReplicaId(replica as u16))
         .listen(address(cluster, replica))

@@ -185,6 +185,7 @@ impl Cluster {
     fn server(&self, plan: &Plan, simulation: &Simulation, server: usize) -> Running {
         let numbered = (0..).map(ReplicaId).zip(self.addresses.iter().copied());
         let peers = numbered.filter(|(id, _)| plan.mesh && usize::from(id.0) != server);
+        let peers = peers.map(|(id, address)| (id, address.into()));
         let store =
             Store { seen: self.seen.clone(), file: file(), interruptible: plan.interruptible };
         let limits = Limits { slots: plan.slots, queue_requests: plan.queue, ..Limits::default() };

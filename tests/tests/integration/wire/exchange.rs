@@ -97,7 +97,7 @@ fn replica(id: u16, peers: &[u16], gate: &Gate) -> Running {
     Server::builder()
         .replica(ReplicaId(id))
         .listen(address(id))
-        .peers(peers.iter().map(|&peer| (ReplicaId(peer), address(peer))))
+        .peers(peers.iter().map(|&peer| (ReplicaId(peer), address(peer).into())))
         .limits(limits)
         .start(gate.clone())
         .expect("a server")
