@@ -182,7 +182,7 @@ frames[7] = function(b, tree) return " " .. copy(b, tree) end
 frames[8] = function(b, tree, flags)
   local status = b(14, 2):le_uint()
   local text = " " .. copy(b, tree) .. ": "
-  text = text .. (status >= 256 and "error " .. (status - 256) or statuses[status] or "unknown status")
+  text = text .. (status >= 256 and "error " .. (status - 256) or statuses[status] or "failed, by a status of a later version")
   tree:add_le(f.status, b(14, 2))
   tree:add(f.executed, b(6, 2), has(flags, 1))
   return text .. "," .. load(b, tree) .. (has(flags, 16) and options(b, tree) or "")

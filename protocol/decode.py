@@ -131,9 +131,10 @@ def request(h, payload):
 
 
 def reply(h, payload):
-    require(h.code < 6 or h.code >= 256, "field")
+    # What a later version may say is failed.
+    status = h.code if h.code < 6 or h.code >= 256 else 3
     words, payload = options(h, payload)
-    line = f"{h.copy} status={h.code} executed={yes(h.flags & 1)} {h.load}"
+    line = f"{h.copy} status={status} executed={yes(h.flags & 1)} {h.load}"
     return f"{line}{words} payload={payload.hex()}"
 
 

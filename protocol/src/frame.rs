@@ -209,17 +209,17 @@ impl Status {
         }
     }
 
-    /// Back from the wire; None for a code that this version does not know.
-    pub const fn from_code(code: u16) -> Option<Status> {
+    /// Back from the wire. What a later version may say beyond what this one knows is a failure
+    /// of which no more is known: so statuses may be added, and cost an old caller no connection.
+    pub const fn from_code(code: u16) -> Status {
         match code {
-            0 => Some(Status::Ok),
-            1 => Some(Status::NoSuchMethod),
-            2 => Some(Status::BadRequest),
-            3 => Some(Status::Failed),
-            4 => Some(Status::Stale),
-            5 => Some(Status::TooLarge),
-            Status::APP.. => Some(Status::App(code - Status::APP)),
-            _ => None,
+            0 => Status::Ok,
+            1 => Status::NoSuchMethod,
+            2 => Status::BadRequest,
+            4 => Status::Stale,
+            5 => Status::TooLarge,
+            Status::APP.. => Status::App(code - Status::APP),
+            _ => Status::Failed,
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn frame_of<'a>(
         kind::CANCEL => Frame::Cancel(cancel_of(header)?),
         kind::STARTED => Frame::Started(Started { attempt: header.attempt() }),
         kind::REPLY => {
-            let reply = reply_of(header)?;
+            let reply = reply_of(header);
             match options_of(header, payload)? {
                 None => Frame::Reply(reply, payload),
                 Some((options, payload)) => Frame::ReplyWith(reply, options, payload),
@@ -182,11 +182,9 @@ fn cancel_of(header: &Header) -> Result<Cancel, WireError> {
     Ok(Cancel { attempt: header.attempt(), reason, lifetime })
 }
 
-fn reply_of(header: &Header) -> Result<Reply, WireError> {
-    let status =
-        Status::from_code(header.code).ok_or_else(|| header.bad_field("status", header.code))?;
-    let executed = header.has(flag::EXECUTED);
-    Ok(Reply { attempt: header.attempt(), status, executed, load: header.load() })
+fn reply_of(header: &Header) -> Reply {
+    let (status, executed) = (Status::from_code(header.code), header.has(flag::EXECUTED));
+    Reply { attempt: header.attempt(), status, executed, load: header.load() }
 }
 
 fn ended_of(header: &Header) -> Result<Ended, WireError> {

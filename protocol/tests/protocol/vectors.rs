@@ -303,10 +303,12 @@ fn the_decoder_that_was_written_from_the_specification_reads_changed_frames_alik
     let decoder = concat!(env!("CARGO_MANIFEST_DIR"), "/decode.py");
     let mut python = Command::new("python3");
     python.args([decoder, "/dev/stdin"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let Ok(mut python) = python.spawn() else { return };
-    // It reads all before it writes.
+    let Ok(mut python) = python.spawn() else {
+        return eprintln!("there is no python3: nothing is compared");
+    };
+    // It reads all before it writes; one that dies early says why below.
     let mut input = python.stdin.take().expect("a pipe");
-    input.write_all(text.as_bytes()).expect("it reads");
+    let _ = input.write_all(text.as_bytes());
     drop(input);
     let output = python.wait_with_output().expect("a child");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -386,7 +388,7 @@ fn the_specification_and_the_code_name_the_same_statuses() {
     assert_eq!(rows.len(), 7);
     for row in rows {
         let code = row[0].trim_end_matches(" and up").parse().expect("a number");
-        let status = Status::from_code(code).expect("a status that is known");
+        let status = Status::from_code(code);
         assert_eq!(format!("{status:?}").trim_end_matches("(0)"), row[1]);
         assert_eq!(status.code(), code);
     }

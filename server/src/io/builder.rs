@@ -163,7 +163,7 @@ pub enum ServeError {
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// The address can't be had.
-    #[error("can't listen at {address}: {source}{}", cures::of_listening(source))]
+    #[error("can't listen at {address}: {source}{}", cures::of_lack(source))]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -171,7 +171,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The address of the metrics can't be had.
-    #[error("can't serve metrics at {address}: {source}{}", cures::of_listening(source))]
+    #[error("can't serve metrics at {address}: {source}{}", cures::of_lack(source))]
     Metrics {
         /// Where.
         address: SocketAddr,
@@ -381,7 +381,7 @@ impl Builder {
     /// with the server's own numbers (`bowline_results`, and [`Control::ledger`](super::Control::ledger)).
     /// It is the service that uses it. Default: none.
     #[must_use]
-    pub fn ledger(mut self, ledger: &Ledger) -> Builder {
+    pub fn watch_ledger(mut self, ledger: &Ledger) -> Builder {
         self.ledger = Some(ledger.counts());
         self
     }

@@ -5,9 +5,9 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What helps against an error of who wants to listen, as the end of a sentence; nothing, if that
-/// says itself what to do.
-pub(super) fn of_listening(error: &io::Error) -> &'static str {
+/// What helps against an error of who wants to listen, to accept or to have a thread, as the end of a
+/// sentence; nothing, if that says itself what to do.
+pub(super) fn of_lack(error: &io::Error) -> &'static str {
     let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     match error.kind() {
         io::ErrorKind::AddrInUse => "; end who listens there (`ss -ltnp`), or take another port",
@@ -18,7 +18,7 @@ pub(super) fn of_listening(error: &io::Error) -> &'static str {
         _ if is(Errno::MFILE) || is(Errno::NFILE) => {
             "; raise the limit of open files (`ulimit -n`, LimitNOFILE of the service)"
         }
-        // Of a thread, which is all that could come later.
+        // Of a thread.
         _ if is(Errno::AGAIN) => {
             "; raise the limit of threads (`ulimit -u`, TasksMax of the service)"
         }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn who_can_not_listen_is_told_what_helps() {
-        let cure = |errno: Errno| of_listening(&errno.into()).to_string();
+        let cure = |errno: Errno| of_lack(&errno.into()).to_string();
         for (errno, word) in [
             (Errno::ADDRINUSE, "port"),
             (Errno::ADDRNOTAVAIL, "address"),

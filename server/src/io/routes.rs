@@ -30,7 +30,7 @@ impl<S: Service> Shell<S> {
             self.count(|io| io.mesh_replaced += 1);
         }
         self.core.borrow_mut().on_mesh_up(station);
-        tracing::info!(?station, "cancels reach a peer's core");
+        self.tell_route(station, "cancels reach a peer's core");
     }
 
     /// A peer told how many cores it has: those that came before it did are welcome now.
@@ -61,6 +61,14 @@ impl<S: Service> Shell<S> {
         }
         routes.remove(&station);
         self.core.borrow_mut().on_mesh_down(station);
-        tracing::info!(?station, "cancels do not reach a peer's core any more");
+        self.tell_route(station, "cancels do not reach a peer's core any more");
+    }
+
+    /// Each core has a route to each core of each peer, and one of them speaks for all.
+    fn tell_route(&self, station: Station, what: &str) {
+        match (self.station().core, station.core) {
+            (0, 0) => tracing::info!(?station, "{what}"),
+            _ => tracing::debug!(?station, "{what}"),
+        }
     }
 }

@@ -135,7 +135,10 @@ impl Running {
         let threads = std::mem::take(&mut self.threads);
         let ended = threads.into_iter().enumerate().try_for_each(join);
         let replica = self.control.replica();
-        tracing::info!(%replica, "ended");
+        match &ended {
+            Ok(()) => tracing::info!(%replica, "ended"),
+            Err(error) => tracing::error!(%replica, %error, "ended"),
+        }
         ended
     }
 
@@ -309,7 +312,7 @@ impl Control {
         self.about.service
     }
 
-    /// What happened in the store of results that [`Builder::ledger`] was told of, if it was.
+    /// What happened in the store of results that [`Builder::watch_ledger`] was told of, if it was.
     pub fn ledger(&self) -> Option<LedgerStats> {
         self.about.ledger.as_ref().map(Counts::get)
     }

@@ -37,7 +37,7 @@ pub(super) async fn accept<S: Service>(shell: Rc<Shell<S>>, listener: TcpListene
                 shell.count(|io| io.accept_errors += 1);
                 if !concerns_one(&error) {
                     if !std::mem::replace(&mut told, true) {
-                        let cure = cures::of_listening(&error);
+                        let cure = cures::of_lack(&error);
                         tracing::warn!(%error, "can't accept connections, and goes on trying{cure}");
                     }
                     sleep(backoff.next_wait()).await;

@@ -108,7 +108,7 @@ impl Service for Bank {
 fn a_page_tells_what_happens_in_the_store_of_results() {
     let ledger = Ledger::in_memory();
     let builder = Server::builder().listen("127.0.0.1:0".parse().unwrap());
-    let server = builder.ledger(&ledger).start(Bank(ledger.clone())).unwrap();
+    let server = builder.watch_ledger(&ledger).start(Bank(ledger.clone())).unwrap();
     let mut client = Peer::client_with_options(server.address());
     for id in [7, 8] {
         let key = Some(Key { id, fingerprint: 1 });

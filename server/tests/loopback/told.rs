@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use std::{env, process, thread};
 
-use bowline_protocol::ReplicaId;
+use bowline_protocol::{LinkConfig, ReplicaId};
 use bowline_server::io::Limits;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tracing::field::{Field, Visit};
@@ -70,7 +70,9 @@ fn server() {
     let limits = Limits { connections: MORE, ..Limits::default() };
     let mut server = Hands::default().serve_with(|builder| {
         let peers = [(ReplicaId(2), peer.parse().unwrap())];
-        builder.peers(peers).limits(limits).grace(Duration::from_millis(7))
+        let link =
+            LinkConfig { hello_timeout: PATIENCE, dead_after: PATIENCE, ..LinkConfig::default() };
+        builder.peers(peers).limits(limits).link(link).grace(Duration::from_millis(7))
     });
     server.hear_signals().unwrap();
     println!("\nready");
@@ -133,7 +135,7 @@ fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_shor
     drop((fake, mouth));
     let lost = teller.told("can't reach a peer");
     assert!(lost.starts_with("WARN") && lost.contains(" peer=2 "), "{lost}");
-    assert!(lost.contains(&at.to_string()) && lost.contains("Connection re"), "{lost}");
+    assert!(lost.contains(&at.to_string()) && lost.contains(" why="), "{lost}");
 
     let mut client = Peer::client(address);
     client.request(calling(HOLD, 1), b"");
