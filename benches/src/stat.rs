@@ -48,6 +48,15 @@ pub enum StatError {
         /// What is wrong.
         source: PageError,
     },
+    /// What came is of somebody else.
+    #[error(
+        "{address} tells numbers, but not those of a server: give the address that a server's \
+         --metrics names"
+    )]
+    NoServer {
+        /// Where.
+        address: SocketAddr,
+    },
     /// Standard output.
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
@@ -137,7 +146,13 @@ fn fetch(address: SocketAddr) -> Result<Page, StatError> {
         io::ErrorKind::InvalidData => StatError::NoText { address },
         _ => StatError::Unreachable { address, source },
     })?;
-    Page::parse(&text).map_err(|source| StatError::Page { address, source })
+    read(address, &text)
+}
+
+/// What a server tells, of which it has every counter from its start.
+fn read(address: SocketAddr, text: &str) -> Result<Page, StatError> {
+    let page = Page::parse(text).map_err(|source| StatError::Page { address, source })?;
+    page.has("bowline_copies_started_total").then_some(page).ok_or(StatError::NoServer { address })
 }
 
 /// What happened between two pages; since the start, if there is but one.
@@ -230,11 +245,16 @@ impl fmt::Display for Screen<'_> {
         writeln!(f, "rejected  {}", self.risen("bowline_requests_rejected_total", "reason"))?;
         writeln!(
             f,
-            "ties      {} double starts; tombstones {}; {:.0} cores of peers to be told",
+            "ties      {} double starts; tombstones {}; {:.0} of {:.0} cores of peers can be told",
             self.rate(self.rise("bowline_double_starts_total", &[])),
             self.risen("bowline_tombstones_total", "what"),
             self.gauge("bowline_mesh_up"),
+            self.gauge("bowline_mesh_kept"),
         )?;
+        // Only a service that has a store of results tells of one.
+        if self.now.has("bowline_results_total") {
+            writeln!(f, "results   {}", self.risen("bowline_results_total", "what"))?;
+        }
         writeln!(
             f,
             "{:<20} {:>10} {:>10} {:>10} {:>12} {:>12}",
@@ -343,6 +363,41 @@ mod tests {
             "{second}"
         );
         assert!(second.lines().any(|line| line.starts_with("read") && line.contains("<10ms")));
+    }
+
+    #[test]
+    fn a_screen_tells_of_peers_and_of_a_store_of_results_where_there_is_one() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9100));
+        let page = |results: &str| {
+            let mesh = "bowline_mesh_up{core=\"0\"} 1\nbowline_mesh_up{core=\"1\"} 2\n\
+                        bowline_mesh_kept{core=\"0\"} 2\nbowline_mesh_kept{core=\"1\"} 2\n";
+            Page::parse(&format!("{mesh}{results}# EOF\n")).expect("a page")
+        };
+        let screen = |now: &Page, before: Option<&Page>| {
+            let before = before.map(|page| (page, Duration::from_secs(2)));
+            Screen { address, now, before }.to_string()
+        };
+        let none = screen(&page(""), None);
+        assert!(none.contains("3 of 4 cores of peers can be told"), "{none}");
+        assert!(!none.lines().any(|line| line.starts_with("results")), "{none}");
+        let results = |put: u32, found: u32| {
+            let of = |what, n| format!("bowline_results_total{{what=\"{what}\"}} {n}\n");
+            page(&(of("put", put) + &of("found", found)))
+        };
+        let (before, now) = (results(4, 3), results(14, 3));
+        let first = screen(&before, None);
+        assert!(first.lines().any(|line| line == "results   found 3, put 4"), "{first}");
+        let next = screen(&now, Some(&before));
+        assert!(next.lines().any(|line| line == "results   put 5/s"), "{next}");
+    }
+
+    #[test]
+    fn numbers_of_a_client_are_no_server() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9100));
+        let read = |text: &str| read(address, text).map_err(|error| error.to_string());
+        let told = read("bowline_client_calls_total 3\n# EOF\n").expect_err("a client");
+        assert!(told.contains("not those of a server"), "{told}");
+        assert!(read("bowline_copies_started_total{core=\"0\"} 0\n# EOF\n").is_ok());
     }
 
     #[test]

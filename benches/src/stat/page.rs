@@ -55,6 +55,11 @@ impl Page {
         of.map(|sample| sample.value).sum()
     }
 
+    /// Whether there is such a family.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.of(name).next().is_some()
+    }
+
     /// The values that a label has in a family, in order.
     pub(super) fn values_of(&self, name: &str, label: &str) -> BTreeSet<String> {
         self.of(name).filter_map(|sample| sample.labels.get(label).cloned()).collect()
