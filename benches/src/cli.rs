@@ -137,7 +137,7 @@ where
 /// Has the commands that print figures say what these mean, and what their exit status does.
 fn explained(command: clap::Command) -> clap::Command {
     let told = format!(
-        "What the rows of the table mean, beside percentiles of latency (counted from when a call \n\
+        "What the rows of the table mean, beside percentiles of latency (counted from when a call\n\
          fell due; a call that failed counts with its deadline, at least):\n{}\n\
          Exit status: 0 if all went as planned; 1 if not, or if a replica failed, or if any call\n\
          failed that had time and was not refused, or got wrong bytes; 2 if the command line is\n\
@@ -407,6 +407,7 @@ mod tests {
             }
             let told = help.split("What the rows").nth(1).expect("figures");
             assert!(told.lines().all(|line| line.chars().count() <= 100), "{told}");
+            assert!(told.lines().all(|line| line == line.trim_end()), "{told}");
         }
     }
 

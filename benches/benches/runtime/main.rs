@@ -72,14 +72,20 @@ struct Contestant {
 /// scheduler, two threads that wake each other in turns may come to share a core, which is quicker,
 /// and not what is asked. Returns what the first side does.
 fn on_two_cores(one: impl FnOnce() -> Duration + Send, other: impl FnOnce() + Send) -> Duration {
-    let pin = |id| core_affinity::set_for_current(core_affinity::CoreId { id });
+    let cpus = core_affinity::get_core_ids().unwrap_or_default();
+    let [ours, theirs, ..] = cpus[..] else {
+        panic!("this takes two CPUs, and the process may use {}: see taskset", cpus.len())
+    };
+    let pin = |cpu: core_affinity::CoreId| {
+        assert!(core_affinity::set_for_current(cpu), "CPU {} is not to be had", cpu.id);
+    };
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            pin(1);
+            pin(theirs);
             other();
         });
         let one = scope.spawn(move || {
-            pin(0);
+            pin(ours);
             one()
         });
         one.join().expect("a time")

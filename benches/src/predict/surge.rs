@@ -209,8 +209,8 @@ pub(super) fn page(
     let assumes = wrapped(
         "Assumes: calls flow in and out at their mean rates, evenly over all slots, first come, \
          first served (replicas that are behind serve the newest first, so that few wait long); \
-         queues hold what comes, and nothing is shed; tied calls take up what one copy does, and the share that starts twice; hedges stay as \
-         frequent as while nothing queues. (They \
+         queues hold what comes, and nothing is shed; tied calls take up what one copy does, and \
+         the share that starts twice; hedges stay as frequent as while nothing queues. (They \
          become more frequent, up to the budget: then the load of the surge has to be reckoned \
          with all of it.)",
         "  ",
