@@ -116,22 +116,37 @@ impl Report {
         let several = self.policies.iter().any(|rounds| rounds.slices.len() > 1);
         let shown = self.machine().is_some() && several && !self.ratios().is_empty();
         shown.then(|| {
-            "Ratios are taken within each round: the median (least-most). Percentiles are of all \
-             rounds together."
-                .to_owned()
+            let ratios = self.ratios();
+            let mut spreads = ratios.iter().flat_map(|r| r.spreads.iter().filter_map(|(_, s)| *s));
+            let some = spreads.find(|spread| !spread.is_of_all()).map_or_else(
+                String::new,
+                |Spread { rounds, of, .. }| {
+                    format!(" (and {rounds}/{of}, where {rounds} of {of} rounds have a say)")
+                },
+            );
+            format!(
+                "Ratios are taken within each round: the median (least-most){some}. Percentiles are \
+                 of all rounds together."
+            )
         })
     }
 
     /// Whether ratios of this policy compare nothing: a replica failed, or the load generator was
-    /// late in every round, for the policy or for the baseline.
+    /// late in every round, for the policy or for the baseline. Of the baseline: whether no ratio
+    /// compares anything.
     pub(crate) fn is_void(&self, policy: &str) -> bool {
+        let (sound, all) = self.sound_rounds(policy);
+        let late = all > 0 && sound == 0;
+        !self.failures.is_empty() || late || (policy == BASELINE && self.all_void())
+    }
+
+    /// In how many rounds the load generator was on time, for the policy and for the baseline; and
+    /// how many there are.
+    fn sound_rounds(&self, policy: &str) -> (usize, usize) {
         let of = |name: &str| self.policies.iter().find(|rounds| rounds.policy == name);
-        let late = of(policy).is_some_and(|rounds| {
-            let baseline = of(BASELINE).unwrap_or(rounds);
-            let any = !rounds.slices.is_empty() && !baseline.slices.is_empty();
-            any && comparable(&rounds.slices, &baseline.slices).next().is_none()
-        });
-        !self.failures.is_empty() || late
+        let Some(rounds) = of(policy) else { return (0, 0) };
+        let (ours, theirs) = (&rounds.slices, &of(BASELINE).unwrap_or(rounds).slices);
+        (comparable(ours, theirs).count(), ours.len().min(theirs.len()))
     }
 
     /// Whether all the ratios there are compare nothing.
@@ -143,7 +158,7 @@ impl Report {
     /// Whether calls to real replicas failed though they had time and were not refused, or got wrong
     /// bytes: something is broken then, and not only slow.
     pub fn calls_broke(&self) -> bool {
-        let broke = |s: &Summary| s.counters().errors + s.counters().corrupt > 0;
+        let broke = |s: &Summary| s.broken_rate().is_some_and(|share| share > 0.0);
         self.machine().is_some() && self.summaries().iter().any(broke)
     }
 
@@ -163,11 +178,24 @@ impl Report {
         if self.machine().is_some_and(|machine| !machine.optimized) {
             warnings.push("VOID: this is a debug build; run with --release.".into());
         }
-        warnings.extend(self.summaries().iter().filter_map(failed_calls));
+        warnings.extend(self.summaries().iter().filter_map(|s| self.failed_calls(s)));
         warnings.extend(self.policies.iter().filter_map(|rounds| self.lateness(rounds)));
         warnings.extend(self.summaries().iter().flat_map(held_back));
         warnings.extend(self.notes.iter().cloned());
         warnings
+    }
+
+    /// How many of a policy's calls failed of what, where any failed of anything but their deadline.
+    /// Those of a simulation fail as they were asked to.
+    fn failed_calls(&self, summary: &Summary) -> Option<String> {
+        let counters = summary.counters();
+        let (errors, refused) = (counters.errors, counters.shed_calls);
+        let kinds = summary.failed_by_kind().iter().map(|(kind, calls)| format!("{calls}: {kind}"));
+        (errors + refused > 0).then(|| {
+            let word = if errors > 0 && self.machine().is_some() { "FAILED: " } else { "" };
+            let kinds: Vec<String> = kinds.collect();
+            format!("{word}{}: calls that failed: {}.", summary.policy, kinds.join("; "))
+        })
     }
 
     /// Where the load generator was late for a policy, in a sentence.
@@ -209,18 +237,26 @@ impl Report {
             ));
         }
         let both = tied.both_started_rate()?;
-        let broke = tied.error_rate()?;
-        if self.calls_broke() && broke > verdict::FAILURES {
+        let broken = tied.broken_rate()?;
+        if self.machine().is_some() && broken > verdict::FAILURES {
             return Some(format!(
                 "Whether tied requests suit this workload was not measured: {:.2} % of the calls \
                  failed before their deadline.",
-                100.0 * broke
+                100.0 * broken
             ));
         }
         if self.is_void(&tied.policy) {
             let told =
                 "Whether tied requests suit this workload was not measured: the ratios are void.";
             return Some(told.to_owned());
+        }
+        let (sound, all) = self.sound_rounds(&tied.policy);
+        if all > 0 && 2 * sound <= all {
+            return Some(format!(
+                "Whether tied requests suit this workload was not measured: the load generator was \
+                 late in {} of {all} rounds.",
+                all - sound
+            ));
         }
         let rounds = self.policies.iter().find(|rounds| rounds.policy == tied.policy)?;
         if let Some(harm) = verdict::harm_of(rounds, &self.policies) {
@@ -229,20 +265,15 @@ impl Report {
                 100.0 * both
             ));
         }
+        if verdict::gains_nothing(rounds, &self.policies) {
+            return Some(format!(
+                "Tied requests show no gain here: they shorten no percentile in every round. Both \
+                 copies started in {:.2} % of the calls.",
+                100.0 * both
+            ));
+        }
         Some(regime::statement(self.regime.as_ref(), both))
     }
-}
-
-/// How many of a policy's calls failed of what, where any failed of anything but their deadline.
-fn failed_calls(summary: &Summary) -> Option<String> {
-    let counters = summary.counters();
-    let (errors, refused) = (counters.errors, counters.shed_calls);
-    let kinds = summary.failures().iter().map(|(kind, calls)| format!("{calls}: {kind}"));
-    (errors + refused > 0).then(|| {
-        let word = if errors > 0 { "FAILED: " } else { "" };
-        let kinds: Vec<String> = kinds.collect();
-        format!("{word}{}: calls that failed: {}.", summary.policy, kinds.join("; "))
-    })
 }
 
 /// Says so where a policy could not do what it is there for: then it is not what was measured.
@@ -288,7 +319,7 @@ mod tests {
         assert!(said.contains("HARM here: tied fails 10.00 %"), "{said}");
         report.policies[2].slices = tied.slices;
         let said = report.regime_statement().expect("a tied policy");
-        assert!(said.starts_with("Tied requests suit"), "{said}");
+        assert!(said.starts_with("Tied requests show no gain here"), "{said}");
     }
 
     #[test]
@@ -329,8 +360,38 @@ mod tests {
         assert!(report.regime_statement().expect("tied").starts_with("Tied requests suit"));
         fail(&mut report, &[ErrorKind::NoReplica; 100]);
         let said = report.regime_statement().expect("a tied policy");
-        assert!(said.contains("was not measured: 0.29 % of the calls failed"), "{said}");
-        assert!(!Report { origin: Origin::Simulated, ..report }.calls_broke(), "as asked for");
+        assert!(said.contains("was not measured: 0.28 % of the calls failed"), "{said}");
+        let simulated = Report { origin: Origin::Simulated, ..report };
+        assert!(!simulated.calls_broke(), "as asked for");
+        assert!(simulated.warnings()[0].starts_with("tied: calls"), "{:?}", simulated.warnings());
+    }
+
+    #[test]
+    fn what_broke_for_another_policy_or_was_refused_leaves_tied_calls_their_verdict() {
+        let ms = core::time::Duration::from_millis;
+        let mut report = sample::report();
+        let mut fail = |policy: usize, kind, calls| {
+            let slice = &mut report.policies[policy].slices[0];
+            (0..calls).for_each(|_| slice.record(ms(0), ms(0), ms(1), CallEnd::Failed(kind)));
+        };
+        fail(0, ErrorKind::ConnectionLost, 1);
+        fail(2, ErrorKind::Shed, 100);
+        let said = report.regime_statement().expect("a tied policy");
+        assert!(said.contains("HARM here: tied fails 0.28 %"), "{said}");
+    }
+
+    #[test]
+    fn there_is_no_verdict_from_the_lesser_part_of_the_rounds() {
+        let mut report = sample::report();
+        sample::make_rounds_late(&mut report, "tied", 1);
+        let said = report.regime_statement().expect("a tied policy");
+        assert!(said.starts_with("Tied requests suit"), "{said}");
+        sample::make_rounds_late(&mut report, "tied", 2);
+        let said = report.regime_statement().expect("a tied policy");
+        assert!(said.contains("not measured") && said.contains("late in 2 of 3"), "{said}");
+        let told = verdict::verdicts(&report.policies);
+        assert!(told[1].starts_with("tied: shortens no percentile"), "{}", told[1]);
+        assert!(told[0].starts_with("hedged: shortens"), "{}", told[0]);
     }
 
     #[test]

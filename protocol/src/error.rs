@@ -18,7 +18,7 @@ pub struct Error {
 }
 
 /// What happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ErrorKind {
     /// The call's deadline passed.
     DeadlineExceeded,

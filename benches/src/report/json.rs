@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
+use bowline_protocol::ErrorKind;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -108,8 +109,8 @@ struct PolicyFigures {
     /// Whether its ratios compare nothing; of the baseline, whether no ratio does.
     ratios_void: bool,
     counters: CounterFigures,
-    /// Calls that failed, by what their callers were told.
-    failures: BTreeMap<String, u64>,
+    /// Calls that failed, by the kinds of their errors.
+    failed_by_kind: BTreeMap<String, u64>,
 }
 
 #[derive(Serialize)]
@@ -143,6 +144,8 @@ struct SpreadFigures {
     median: f64,
     min: f64,
     max: f64,
+    /// How many of the rounds have a say in it.
+    rounds: usize,
 }
 
 fn policy(report: &Report, summary: &Summary, rounds: &Rounds) -> PolicyFigures {
@@ -183,8 +186,41 @@ fn policy(report: &Report, summary: &Summary, rounds: &Rounds) -> PolicyFigures 
         void_rounds: rounds.void_rounds(),
         ratios_void: report.is_void(&rounds.policy),
         counters: counters(summary.counters()),
-        failures: summary.failures().clone(),
+        failed_by_kind: failed_by_kind(summary.failed_by_kind()),
     }
+}
+
+/// Calls that failed, by names of their kinds.
+fn failed_by_kind(failed: &BTreeMap<ErrorKind, u64>) -> BTreeMap<String, u64> {
+    let mut named = BTreeMap::new();
+    for (&kind, calls) in failed {
+        *named.entry(name_of(kind)).or_default() += calls;
+    }
+    named
+}
+
+/// What programs know a kind of error by: what it says to people may change.
+fn name_of(kind: ErrorKind) -> String {
+    let name = match kind {
+        ErrorKind::DeadlineExceeded => "deadline_exceeded",
+        ErrorKind::NoReplica => "no_replica",
+        ErrorKind::ConnectionLost => "connection_lost",
+        ErrorKind::Overloaded => "overloaded",
+        ErrorKind::Shed => "shed",
+        ErrorKind::NoSuchMethod => "no_such_method",
+        ErrorKind::BadRequest => "bad_request",
+        ErrorKind::Failed => "failed",
+        ErrorKind::Stale => "stale",
+        ErrorKind::Invalid => "invalid",
+        ErrorKind::App(number) => return format!("app_{number}"),
+        ErrorKind::TooManyCalls => "too_many_calls",
+        ErrorKind::PayloadTooLarge => "payload_too_large",
+        ErrorKind::NoRoom => "no_room",
+        ErrorKind::Codec(_) => "codec",
+        ErrorKind::Cancelled => "cancelled",
+        ErrorKind::Closed => "closed",
+    };
+    name.to_owned()
 }
 
 fn counters(counters: &Counters) -> CounterFigures {
@@ -214,7 +250,12 @@ fn counters(counters: &Counters) -> CounterFigures {
 }
 
 fn ratios(ratios: Ratios) -> (String, InOrder<Option<SpreadFigures>>) {
-    let figures = |Spread { median, min, max }| SpreadFigures { median, min, max };
+    let figures = |spread: Spread| SpreadFigures {
+        median: spread.median,
+        min: spread.min,
+        max: spread.max,
+        rounds: spread.rounds,
+    };
     let spreads = ratios.spreads.into_iter().map(|(q, s)| (q.key().to_owned(), s.map(figures)));
     (ratios.policy, InOrder(spreads.collect()))
 }
@@ -242,6 +283,7 @@ mod tests {
 
     use super::*;
     use crate::report::sample;
+    use crate::stats::CallEnd;
 
     fn results() -> Value {
         let text = json(&sample::report()).expect("a fixed shape");
@@ -285,6 +327,7 @@ mod tests {
         for field in ["median", "min", "max"] {
             assert!(results["ratios"]["tied"]["p99"][field].is_f64(), "ratios.tied.p99.{field}");
         }
+        assert_eq!(results["ratios"]["tied"]["p99"]["rounds"], 3);
         assert!(results["ratios"].get("none").is_none());
     }
 
@@ -300,6 +343,30 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_failed_are_counted_by_names_for_programs() {
+        let mut report = sample::report();
+        let kinds = [
+            ErrorKind::ConnectionLost,
+            ErrorKind::Codec("one"),
+            ErrorKind::Codec("another"),
+            ErrorKind::App(7),
+        ];
+        for kind in kinds {
+            let end = CallEnd::Failed(kind);
+            report.policies[0].slices[0].record(
+                Duration::ZERO,
+                Duration::ZERO,
+                Duration::ZERO,
+                end,
+            );
+        }
+        let text = json(&report).expect("a fixed shape");
+        let results: Value = serde_json::from_str(&text).expect("valid JSON");
+        let failed = &results["policies"]["none"]["failed_by_kind"];
+        assert_eq!(*failed, serde_json::json!({"app_7": 1, "codec": 2, "connection_lost": 1}));
+    }
+
+    #[test]
     fn ratios_are_void_where_no_round_of_a_policy_or_of_the_baseline_counts() {
         let void = |report: &Report| {
             let text = json(report).expect("a fixed shape");
@@ -312,7 +379,7 @@ mod tests {
         sample::make_late(&mut report, "tied");
         assert_eq!(void(&report), (false, [false, false, true]));
         sample::make_late(&mut report, "hedged");
-        assert_eq!(void(&report), (true, [false, true, true]));
+        assert_eq!(void(&report), (true, [true; 3]), "of the baseline, whether no ratio counts");
         let mut report = sample::report();
         sample::make_late(&mut report, "none");
         assert_eq!(void(&report), (true, [true; 3]));

@@ -69,11 +69,16 @@ pub(crate) fn simulation() -> Report {
 
 /// Has the load generator have been late in every round of a policy.
 pub(crate) fn make_late(report: &mut Report, policy: &str) {
+    make_rounds_late(report, policy, usize::MAX);
+}
+
+/// Has the load generator have been late in the first rounds of a policy, up to so many.
+pub(crate) fn make_rounds_late(report: &mut Report, policy: &str, most: usize) {
     let mut late = Slice::new(Duration::from_millis(50));
     let (lag, took) = (Duration::from_millis(5), Duration::from_millis(10));
     (0..1000).for_each(|_| late.record(Duration::ZERO, lag, took, CallEnd::Ok));
     let rounds = report.policies.iter_mut().find(|rounds| rounds.policy == policy);
-    rounds.expect("a policy").slices.fill(late);
+    rounds.expect("a policy").slices.iter_mut().take(most).for_each(|s| s.clone_from(&late));
 }
 
 /// Rounds in which 4 % of the calls wait up to `stall_ms` more than their service time.

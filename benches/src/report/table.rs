@@ -56,15 +56,18 @@ fn header(report: &Report, ratios: &[Ratios]) -> Vec<String> {
     header
 }
 
-/// `0.31 (0.28-0.35)`: the median over the rounds, and the ends.
+/// A policy's ratio at a percentile, for readers.
 fn spread(ratios: &Ratios, quantile: Quantile) -> String {
     let found = ratios.spreads.iter().find(|(q, _)| *q == quantile).and_then(|(_, s)| *s);
     found.map_or_else(|| NO_VALUE.into(), |s| show_spread(&s))
 }
 
-/// A spread for readers.
+/// `0.31 (0.28-0.35)`: the median over the rounds, and the ends; ` 3/5` behind it where no more
+/// rounds than that have a say.
 pub(super) fn show_spread(spread: &Spread) -> String {
-    format!("{:.2} ({:.2}-{:.2})", spread.median, spread.min, spread.max)
+    let Spread { median, min, max, rounds, of } = spread;
+    let some = if spread.is_of_all() { String::new() } else { format!(" {rounds}/{of}") };
+    format!("{median:.2} ({min:.2}-{max:.2}){some}")
 }
 
 /// Lines of cells as text, a line each. Pads columns: the first to the right of its text, all
@@ -181,5 +184,17 @@ mod tests {
         assert!(line.contains('(') && line.contains('-'), "{line}");
         let line = text.lines().find(|line| line.starts_with("errors")).expect("a line");
         assert!(!line.contains('('), "{line}");
+    }
+
+    #[test]
+    fn a_ratio_of_some_of_the_rounds_says_of_how_many() {
+        let mut report = sample::report();
+        assert!(!table(&report).contains("/3"), "all three have a say");
+        sample::make_rounds_late(&mut report, "tied", 1);
+        let text = table(&report);
+        let line = text.lines().find(|line| line.starts_with("p99 ")).expect("a line");
+        assert!(line.ends_with(") 2/3"), "{line}");
+        let told = report.on_ratios().expect("several rounds");
+        assert!(told.contains("2/3"), "{told}");
     }
 }

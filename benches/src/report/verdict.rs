@@ -58,6 +58,15 @@ pub(super) fn harm_of(rounds: &Rounds, all: &[Rounds]) -> Option<String> {
     harm(&rounds.merged(), &baseline.merged(), &longer.collect::<Vec<_>>())
 }
 
+/// Whether a policy has ratios to the baseline of which none is below one.
+pub(super) fn gains_nothing(rounds: &Rounds, all: &[Rounds]) -> bool {
+    let Some(baseline) = all.iter().find(|other| other.policy == BASELINE) else { return false };
+    let ratio = |quantile| ratio_to_baseline(&rounds.slices, &baseline.slices, quantile);
+    let spreads: Vec<Spread> = Quantile::ALL.into_iter().filter_map(ratio).collect();
+    let shorter = |spread| matches!(side(spread), Side::Shorter);
+    !spreads.is_empty() && !spreads.iter().any(shorter)
+}
+
 /// What is longer than without it, and what fails more often.
 fn harm(summary: &Summary, plain: &Summary, longer: &[String]) -> Option<String> {
     let mut harms = Vec::new();
@@ -125,7 +134,7 @@ pub(super) fn best_at<'a>(
     timed.min_by_key(|(time, _)| *time)
 }
 
-/// Where a ratio lies in every round.
+/// Where a ratio lies in every round that has a say, if most have.
 pub(super) enum Side {
     Shorter,
     Same,
@@ -133,7 +142,9 @@ pub(super) enum Side {
 }
 
 pub(super) fn side(spread: &Spread) -> Side {
-    if spread.max < 1.0 - NOTICEABLE {
+    if !spread.is_of_most() {
+        Side::Same
+    } else if spread.max < 1.0 - NOTICEABLE {
         Side::Shorter
     } else if spread.min > 1.0 + NOTICEABLE {
         Side::Longer

@@ -13,11 +13,15 @@ pub struct Spread {
     pub min: f64,
     /// The most.
     pub max: f64,
+    /// The rounds that have a say in it.
+    pub rounds: usize,
+    /// The rounds there are.
+    pub of: usize,
 }
 
 impl Spread {
-    /// Of any number of values; none without values.
-    pub fn of(mut values: Vec<f64>) -> Option<Spread> {
+    /// Of the values of those among `of` rounds that have one; none without values.
+    pub fn over(mut values: Vec<f64>, of: usize) -> Option<Spread> {
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
@@ -26,7 +30,17 @@ impl Spread {
         } else {
             f64::midpoint(values[middle - 1], values[middle])
         };
-        Some(Spread { median, min, max })
+        Some(Spread { median, min, max, rounds: values.len(), of })
+    }
+
+    /// Whether every round has a say.
+    pub const fn is_of_all(&self) -> bool {
+        self.rounds == self.of
+    }
+
+    /// Whether most rounds have a say: fewer carry no verdict.
+    pub const fn is_of_most(&self) -> bool {
+        2 * self.rounds > self.of
     }
 }
 
@@ -54,7 +68,7 @@ pub fn ratio_to_baseline(
         let theirs = theirs.latency.quantile(quantile)?.as_secs_f64();
         (theirs > 0.0).then(|| ours / theirs)
     });
-    Spread::of(ratios.collect())
+    Spread::over(ratios.collect(), policy.len().min(baseline.len()))
 }
 
 #[cfg(test)]
@@ -89,6 +103,8 @@ mod tests {
         let policy = [slice(200, 500), slice(200, 5000)];
         let spread = ratio_to_baseline(&policy, &baseline, Quantile::P50).expect("one round");
         assert!((spread.max - 0.5).abs() < 0.01, "{spread:?}");
+        assert_eq!((spread.rounds, spread.of), (1, 2));
+        assert!(!spread.is_of_all() && !spread.is_of_most());
         assert_eq!(ratio_to_baseline(&policy, &baseline, Quantile::P99), None);
     }
 
@@ -108,8 +124,9 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]).expect("values");
-        assert_eq!(spread, Spread { median: 2.5, min: 1.0, max: 4.0 });
-        assert_eq!(Spread::of(vec![]), None);
+        let spread = Spread::over(vec![4.0, 1.0, 3.0, 2.0], 5).expect("values");
+        assert_eq!(spread, Spread { median: 2.5, min: 1.0, max: 4.0, rounds: 4, of: 5 });
+        assert!(spread.is_of_most() && !spread.is_of_all());
+        assert_eq!(Spread::over(vec![], 5), None);
     }
 }

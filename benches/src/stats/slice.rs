@@ -153,8 +153,8 @@ pub struct Slice {
     pub losers: Latencies,
     /// How often each thing happened.
     pub counters: Counters,
-    /// Calls that failed, by what their callers were told.
-    pub failures: BTreeMap<String, u64>,
+    /// Calls that failed, by the kinds of their errors.
+    pub failed_by_kind: BTreeMap<ErrorKind, u64>,
     /// How long calls fell due.
     pub duration: Duration,
     /// CPU time that the client and the replicas used together; zero where that is not known.
@@ -170,7 +170,7 @@ impl Slice {
             lag: Latencies::new(),
             losers: Latencies::new(),
             counters: Counters::default(),
-            failures: BTreeMap::new(),
+            failed_by_kind: BTreeMap::new(),
             duration: Duration::ZERO,
             cpu: Duration::ZERO,
             deadline,
@@ -201,7 +201,7 @@ impl Slice {
                     ErrorKind::Overloaded | ErrorKind::Shed => &mut counters.shed_calls,
                     _ => &mut counters.errors,
                 } += 1;
-                *self.failures.entry(kind.to_string()).or_default() += 1;
+                *self.failed_by_kind.entry(kind).or_default() += 1;
             }
             CallEnd::Corrupt => counters.corrupt += 1,
         }
@@ -215,8 +215,8 @@ impl Slice {
         self.lag.merge(&other.lag);
         self.losers.merge(&other.losers);
         self.counters += other.counters;
-        for (kind, calls) in &other.failures {
-            *self.failures.entry(kind.clone()).or_default() += calls;
+        for (&kind, calls) in &other.failed_by_kind {
+            *self.failed_by_kind.entry(kind).or_default() += calls;
         }
         self.duration += other.duration;
         self.cpu += other.cpu;
@@ -272,9 +272,9 @@ mod tests {
         assert_eq!((c.deadline_misses, c.shed_calls, c.errors), (1, 2, 1));
         assert_eq!(slice.latency.len(), 6);
         slice.merge(&slice.clone());
-        let named: Vec<_> = slice.failures.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
-        let replicas = ("the replicas could not meet the deadline", 4);
-        assert_eq!(named, [("no replica is connected", 2), ("the deadline passed", 2), replicas]);
+        let kinds =
+            [(ErrorKind::DeadlineExceeded, 2), (ErrorKind::NoReplica, 2), (ErrorKind::Shed, 4)];
+        assert_eq!(slice.failed_by_kind, BTreeMap::from(kinds));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use bowline_protocol::ErrorKind;
+
 use super::latency::{Latencies, Quantile};
 use super::slice::{Counters, Ends, Slice};
 
@@ -74,9 +76,9 @@ impl Summary {
         &self.all.lag
     }
 
-    /// Calls that failed, by what their callers were told.
-    pub fn failures(&self) -> &BTreeMap<String, u64> {
-        &self.all.failures
+    /// Calls that failed, by the kinds of their errors.
+    pub fn failed_by_kind(&self) -> &BTreeMap<ErrorKind, u64> {
+        &self.all.failed_by_kind
     }
 
     /// Time from results to the ends of the copies that were still out then.
@@ -177,6 +179,12 @@ impl Summary {
     pub fn error_rate(&self) -> Option<f64> {
         let counters = self.counters();
         self.per_call(counters.errors + counters.corrupt + counters.shed_calls)
+    }
+
+    /// Of those, calls that had time and were not refused, or that got wrong bytes, as a share of
+    /// all: something is broken then, and not only slow.
+    pub fn broken_rate(&self) -> Option<f64> {
+        self.per_call(self.counters().errors + self.counters().corrupt)
     }
 
     /// Whether the generator's lateness leaves the latencies meaningful, over all rounds.
