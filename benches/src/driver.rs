@@ -105,7 +105,8 @@ impl Driver for Live {
                 turn.empty.notified().await;
             }
             let carried = injector.map_or_else(Carried::default, Injector::finish);
-            notes.extend(not_stalled(policy, round.number, carried));
+            let of = turn_name(policy, round.number);
+            notes.extend(not_stalled(&of, carried));
             for (&replica, &blocks) in &*turn.corrupt.borrow() {
                 failures.sent_corrupt(usize::from(replica), blocks);
             }
@@ -128,13 +129,13 @@ impl Driver for Live {
                     _ => silent += 1,
                 }
             }
-            notes.extend(check(policy, &client, &served, silent));
-            notes.extend(slow_device(policy, &served, several));
+            notes.extend(check(&of, &client, &served, silent));
+            notes.extend(slow_device(&of, &served, several));
             if silent > 0 {
                 served = seen_by(&client);
             }
             fill(&mut slice, &client, &served, turn.extra_wins.get());
-            notes.extend(add_up(policy, &slice.counters, counted.live));
+            notes.extend(add_up(&of, &slice.counters, counted.live));
             let [ties, hedges, off] = denied(policy, &client);
             slice.counters.ties_denied = ties;
             slice.counters.hedges_denied = hedges;
@@ -284,11 +285,19 @@ fn note_deaths(failures: &mut Failures, cluster: Option<&Cluster>, policy: Polic
     }
 }
 
+/// What notes call a turn.
+fn turn_name(policy: Policy, round: u32) -> String {
+    match round {
+        0 => format!("{policy}, warm-up"),
+        round => format!("{policy}, round {round}"),
+    }
+}
+
 /// Says so where replicas did not stall as planned: policies then met different stalls.
-fn not_stalled(policy: Policy, round: u32, carried: Carried) -> Option<String> {
+fn not_stalled(turn: &str, carried: Carried) -> Option<String> {
     (carried.failed > 0).then(|| {
         format!(
-            "{policy}, round {round}: {} of {} stalls could not be made, as their replica could not \
+            "{turn}: {} of {} stalls could not be made, as their replica could not \
              be stopped.",
             carried.failed,
             carried.failed + carried.begun

@@ -67,18 +67,18 @@ pub(crate) fn fill(slice: &mut Slice, client: &Counters, served: &Served, extra_
 
 /// Says so where copies have not exactly one end each. Those that were `left` by the turn before
 /// ended there as lost, and here once more.
-pub(super) fn add_up(policy: Policy, counters: &stats::Counters, left: u64) -> Option<String> {
+pub(super) fn add_up(turn: &str, counters: &stats::Counters, left: u64) -> Option<String> {
     let ended = counters.ends.sum();
     if counters.attempts + left != ended {
         return Some(format!(
-            "{policy}: {} copies were sent, {left} were left from the turn before, and {ended} ended \
+            "{turn}: {} copies were sent, {left} were left from the turn before, and {ended} ended \
              in one way or another: the figures of copies do not add up.",
             counters.attempts,
         ));
     }
     (left > 0).then(|| {
         format!(
-            "{policy}: {left} copies that a turn left behind ended in the next, and count in both: \
+            "{turn}: {left} copies that a turn left behind ended in the next, and count in both: \
              copies have as many ends more than there were attempts."
         )
     })
@@ -86,13 +86,13 @@ pub(super) fn add_up(policy: Policy, counters: &stats::Counters, left: u64) -> O
 
 /// Says so where the real device made stalls of its own, which differ from policy to policy where
 /// there are several.
-pub(super) fn slow_device(policy: Policy, served: &Served, several: bool) -> Option<String> {
+pub(super) fn slow_device(turn: &str, served: &Served, several: bool) -> Option<String> {
     /// A stall by the plan finds a read at the device now and then.
     const USUAL_SHARE: u64 = 500;
     (served.slow_reads > 3 && served.slow_reads > served.executions / USUAL_SHARE).then(|| {
         let harm = if several { ", and the policies did not meet the same stalls" } else { "" };
         format!(
-            "{policy}: in one turn the device itself took more than {} for {} of {} reads: others \
+            "{turn}: the device itself took more than {} for {} of {} reads: others \
              keep it busy{harm}. Repeat it on a quiet machine.",
             show_duration(SLOW_DEVICE),
             served.slow_reads,
@@ -102,15 +102,10 @@ pub(super) fn slow_device(policy: Policy, served: &Served, several: bool) -> Opt
 }
 
 /// What the client sent has to be what the servers got, unless a connection broke.
-pub(super) fn check(
-    policy: Policy,
-    client: &Counters,
-    served: &Served,
-    silent: u32,
-) -> Option<String> {
+pub(super) fn check(turn: &str, client: &Counters, served: &Served, silent: u32) -> Option<String> {
     if silent > 0 {
         return Some(format!(
-            "{policy}: {silent} of the replicas did not answer after a turn, or had been started \
+            "{turn}: {silent} of the replicas did not answer after a turn, or had been started \
              anew in it; the client's own counts stand for theirs, and all that was withdrawn \
              counts as withdrawn by a twin."
         ));
@@ -118,7 +113,7 @@ pub(super) fn check(
     let lost = client.lost + client.live;
     if lost > 0 {
         return Some(format!(
-            "{policy}: {lost} copies went down with a connection or had not ended in time; what \
+            "{turn}: {lost} copies went down with a connection or had not ended in time; what \
              the client and the replicas counted can differ by as many."
         ));
     }
@@ -137,7 +132,7 @@ pub(super) fn check(
         .collect();
     (!differ.is_empty()).then(|| {
         format!(
-            "{policy}: the client counted {}: somebody else used them, too, or something is wrong.",
+            "{turn}: the client counted {}: somebody else used them, too, or something is wrong.",
             differ.join("; ")
         )
     })
@@ -167,7 +162,7 @@ mod tests {
         let client = Counters { attempts: 20, executions: 11, ..Counters::default() };
         let served = Served { arrived: 20, executions: 11, ..Served::default() };
         let told = |client: &Counters, served: &Served, silent| {
-            check(Policy::Tied, client, served, silent).unwrap_or_default()
+            check("tied, round 2", client, served, silent).unwrap_or_default()
         };
         assert_eq!(told(&client, &served, 0), "");
         let more = Served { executions: 12, ..served };
@@ -184,9 +179,14 @@ mod tests {
     #[test]
     fn a_device_that_stalls_by_itself_is_told() {
         let served = |slow_reads| Served { executions: 10_000, slow_reads, ..Served::default() };
-        assert_eq!(slow_device(Policy::None, &served(20), true), None);
-        let told = |several| slow_device(Policy::None, &served(21), several).expect("a note");
-        assert!(told(true).contains("21 of 10000"), "{}", told(true));
+        assert_eq!(slow_device("none, round 2", &served(20), true), None);
+        let told = |several| slow_device("none, round 2", &served(21), several).expect("a note");
+        let said = "none, round 2: the device itself took";
+        assert!(
+            told(true).starts_with(said) && told(true).contains("21 of 10000"),
+            "{}",
+            told(true)
+        );
         assert!(told(true).contains("same stalls") && !told(false).contains("policies"));
     }
 
@@ -213,8 +213,8 @@ mod tests {
         let ends =
             Ends { answered: 10, withdrawn_by_twin: 7, withdrawn_by_caller: 2, ..Ends::default() };
         assert_eq!(counters.ends, ends);
-        assert_eq!(add_up(Policy::Tied, &counters, 0), None);
-        let told = add_up(Policy::Tied, &stats::Counters { attempts: 20, ..counters }, 0);
+        assert_eq!(add_up("tied, round 2", &counters, 0), None);
+        let told = add_up("tied, round 2", &stats::Counters { attempts: 20, ..counters }, 0);
         let told = told.expect("a note");
         assert!(told.contains("20 copies were sent") && told.contains("19 ended"), "{told}");
     }
@@ -238,10 +238,10 @@ mod tests {
             fill(&mut slice, &client, &seen_by(&client), 0);
             slice.counters
         };
-        assert_eq!(add_up(Policy::None, &of(10, 8, 2), 0), None, "they are lost to this turn");
-        let told = add_up(Policy::None, &of(10, 12, 0), 2).expect("a note");
+        assert_eq!(add_up("none, round 2", &of(10, 8, 2), 0), None, "they are lost to this turn");
+        let told = add_up("none, round 2", &of(10, 12, 0), 2).expect("a note");
         assert!(told.contains("2 copies that a turn left behind"), "{told}");
-        let told = add_up(Policy::None, &of(10, 11, 0), 2).expect("a note");
+        let told = add_up("none, round 2", &of(10, 11, 0), 2).expect("a note");
         assert!(told.contains("do not add up"), "{told}");
     }
 }

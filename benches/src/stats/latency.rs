@@ -123,7 +123,8 @@ impl Latencies {
     /// The value at `share` (0 to 1) of the samples, however few lie beyond: for curves, which
     /// show where their ground ends; see [`Latencies::firm_share`].
     pub fn at(&self, share: f64) -> Duration {
-        Duration::from_nanos(self.histogram.value_at_quantile(share))
+        // The upper end of a bucket may lie above all that is in it.
+        Duration::from_nanos(self.histogram.value_at_quantile(share)).min(self.max())
     }
 
     /// The share up to which at least 100 samples lie beyond.
@@ -213,6 +214,15 @@ mod tests {
         assert!((max - 0.020).abs() < 0.000_2, "{max}");
         latencies.add_growth(&after, &after);
         assert_eq!(latencies.len(), 300);
+    }
+
+    #[test]
+    fn no_percentile_is_above_the_longest_time() {
+        let nothing = of((0..1000).map(|_| 0));
+        assert_eq!(
+            (nothing.quantile(Quantile::P50), nothing.max()),
+            (Some(nothing.max()), Duration::ZERO)
+        );
     }
 
     #[test]
