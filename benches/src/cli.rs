@@ -120,8 +120,8 @@ where
 {
     let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
     let command = command_of(&line);
-    let definition = definition(explained(Cli::command()));
-    let matches = definition.clone().try_get_matches_from(line);
+    let definition = explained(Cli::command());
+    let matches = definition.clone().try_get_matches_from(with_negatives(line));
     let parsed = matches.and_then(|matches| {
         let cli =
             Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))?;
@@ -140,9 +140,10 @@ fn explained(command: clap::Command) -> clap::Command {
         "What the rows of the table mean, beside percentiles of latency (counted from when a call\n\
          fell due; a call that failed counts with its deadline, at least):\n{}\n\
          Exit status: 0 if all went as planned; 1 if not, or if a replica failed, or if any call\n\
-         failed that had time and was not refused, or got wrong bytes; 2 if the command line is\n\
-         wrong; 130 if the run was interrupted. Calls that miss their deadline, or that replicas\n\
-         refuse, are what is measured: they are counted, and change no status.",
+         failed that had time and was not refused, or got wrong bytes, or if no call of a policy\n\
+         was answered; 2 if the command line is wrong; 130 if the run was interrupted. Calls that\n\
+         miss their deadline, or that replicas refuse, are what is measured: they are counted,\n\
+         and change no status.",
         glossary()
     );
     ["compare", "load"].into_iter().fold(command, |command, name| {
@@ -150,14 +151,27 @@ fn explained(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Has every option take a negative number for its value, so that its own words refuse it.
-fn definition(command: clap::Command) -> clap::Command {
-    command
-        .mut_args(|argument| match argument.get_action().takes_values() {
-            true => argument.allow_negative_numbers(true),
-            false => argument,
+/// Joins what begins like a negative number to the option before it, so that the option's own words
+/// refuse it.
+fn with_negatives(line: Vec<OsString>) -> Vec<OsString> {
+    let begins_with = |word: &OsString, sign: &str, next: fn(&char) -> bool| {
+        let rest = word.to_str().and_then(|word| word.strip_prefix(sign));
+        rest.is_some_and(|rest| {
+            !rest.contains('=') && rest.chars().next().as_ref().is_some_and(next)
         })
-        .mut_subcommands(definition)
+    };
+    let mut joined: Vec<OsString> = Vec::new();
+    for word in line {
+        let negative = begins_with(&word, "-", char::is_ascii_digit);
+        match joined.last_mut() {
+            Some(option) if negative && begins_with(option, "--", char::is_ascii_alphabetic) => {
+                option.push("=");
+                option.push(word);
+            }
+            _ => joined.push(word),
+        }
+    }
+    joined
 }
 
 /// The command that a line is about, with the program, for its help: `bowline echo client`.
@@ -264,6 +278,13 @@ mod tests {
             let message = wrong(&line_of(line));
             let option = line.split(' ').rev().nth(1).expect("an option");
             assert!(message.contains(option) && message.contains(told), "{message}");
+        }
+        for line in
+            ["--deadline -5ms", "--rate -3", "simulate --deadline -1s", "serve --data-size -1MiB"]
+        {
+            let message = wrong(&line_of(line));
+            let option = line.split(' ').rev().nth(1).expect("an option");
+            assert!(message.contains(&format!("for '{option}")), "{message}");
         }
         for line in ["--seed -1", "simulate --seed x", "serve --replica 70000"] {
             let message = wrong(&line_of(line));

@@ -156,9 +156,9 @@ impl Report {
     }
 
     /// Whether calls to real replicas failed though they had time and were not refused, or got wrong
-    /// bytes: something is broken then, and not only slow.
+    /// bytes, or not one of a policy was answered: something is broken then, and not only slow.
     pub fn calls_broke(&self) -> bool {
-        let broke = |s: &Summary| s.broken_rate().is_some_and(|share| share > 0.0);
+        let broke = |s: &Summary| s.broken_rate().is_some_and(|share| share > 0.0) || is_dead(s);
         self.machine().is_some() && self.summaries().iter().any(broke)
     }
 
@@ -191,10 +191,19 @@ impl Report {
         let counters = summary.counters();
         let (errors, refused) = (counters.errors, counters.shed_calls);
         let kinds = summary.failed_by_kind().iter().map(|(kind, calls)| format!("{calls}: {kind}"));
-        (errors + refused > 0).then(|| {
-            let word = if errors > 0 && self.machine().is_some() { "FAILED: " } else { "" };
+        let dead = is_dead(summary);
+        (errors + refused > 0 || dead).then(|| {
+            let failed = (errors > 0 || dead) && self.machine().is_some();
+            let word = if failed { "FAILED: " } else { "" };
+            let what = match (dead, counters.attempts) {
+                (true, 0) => {
+                    "no copy of any call was sent, as to no replica there was a connection"
+                }
+                (true, _) => "not one call was answered",
+                (false, _) => "calls that failed",
+            };
             let kinds: Vec<String> = kinds.collect();
-            format!("{word}{}: calls that failed: {}.", summary.policy, kinds.join("; "))
+            format!("{word}{}: {what}: {}.", summary.policy, kinds.join("; "))
         })
     }
 
@@ -276,6 +285,12 @@ impl Report {
     }
 }
 
+/// Whether all of a policy's calls failed.
+fn is_dead(summary: &Summary) -> bool {
+    let failed: u64 = summary.failed_by_kind().values().sum();
+    failed > 0 && failed == summary.counters().calls
+}
+
 /// Says so where a policy could not do what it is there for: then it is not what was measured.
 fn held_back(summary: &Summary) -> Vec<String> {
     /// Of the calls: fewer hardly move a percentile that is shown.
@@ -355,7 +370,8 @@ mod tests {
         assert_eq!(report.warnings(), [told]);
         assert!(!report.calls_broke(), "they were refused");
         fail(&mut report, &[ErrorKind::NoReplica; 2]);
-        assert!(report.warnings()[0].starts_with("FAILED: tied: calls that failed: 2: no replica"));
+        assert!(report.warnings()[0].starts_with("FAILED: tied: calls that failed: 1: the dead"));
+        assert!(report.warnings()[0].contains("2: no replica is connected"));
         assert!(report.calls_broke());
         assert!(report.regime_statement().expect("tied").starts_with("Tied requests suit"));
         fail(&mut report, &[ErrorKind::NoReplica; 100]);
@@ -392,6 +408,27 @@ mod tests {
         let told = verdict::verdicts(&report.policies);
         assert!(told[1].starts_with("tied: shortens no percentile"), "{}", told[1]);
         assert!(told[0].starts_with("hedged: shortens"), "{}", told[0]);
+    }
+
+    #[test]
+    fn where_no_call_is_answered_something_is_broken_though_all_ran_out_of_time() {
+        let ms = core::time::Duration::from_millis;
+        let mut report = sample::report();
+        report.policies.truncate(1);
+        let mut slice = crate::stats::Slice::new(ms(50));
+        (0..10).for_each(|_| {
+            slice.record(ms(0), ms(0), ms(50), CallEnd::Failed(ErrorKind::DeadlineExceeded));
+        });
+        report.policies[0].slices = vec![slice];
+        assert!(report.calls_broke());
+        assert!(
+            report.warnings()[0].starts_with("FAILED: none: no copy"),
+            "{:?}",
+            report.warnings()
+        );
+        report.policies[0].slices[0].counters.attempts = 10;
+        let told = "FAILED: none: not one call was answered: 10: the deadline passed.";
+        assert_eq!(report.warnings()[0], told);
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub struct PolicyArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub hedge_delay: Option<Duration>,
     // Twice what a hedge at the 95th percentile asks for: stalls add some to the calm 5 %.
-    /// Extra executions allowed, as a share of calls
+    /// Extra executions allowed, as a share of calls; beyond that, 512 of them once
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = parse_percent)]
     pub budget: f64,
     /// Send the second tied copy this long after the first [default: twice the measured one-way

@@ -230,7 +230,7 @@ pub struct SweepArgs {
         value_parser = parse_stagger
     )]
     pub staggers: Vec<StaggerArg>,
-    /// Extra executions allowed, as a share of calls
+    /// Extra executions allowed, as a share of calls; beyond that, 512 of them once
     #[arg(
         long,
         value_name = "PERCENT,...",
