@@ -6,7 +6,7 @@ use bowline_runtime::clock;
 
 use crate::cli::{CompareArgs, Copies, FaultArgs, LoadArgs, LoadShape, PolicyArgs, SimulateArgs};
 use crate::faults::Pattern;
-use crate::model::show_span;
+use crate::model::{ModelSpec, show_span};
 use crate::policies::burst;
 use crate::simulate::Setting;
 use crate::units::{show_duration, show_size, three_digits};
@@ -82,13 +82,17 @@ pub fn of_world(setting: &Setting) -> Parameters {
     let stop = if args.interruptible { "stop when told" } else { "run to their end" };
     let load =
         format!("{} /s, {:.1} % of the slots", three_digits(setting.rate), 100.0 * setting.load());
+    let waited = match args.service {
+        ModelSpec::Histogram { .. } => " (what its calls waited for counts as service)",
+        ModelSpec::Known(_) | ModelSpec::Trace { .. } => "",
+    };
     vec![
         ("replicas".into(), args.replicas.to_string()),
         ("slots a replica".into(), args.slots.to_string()),
         ("queue a replica".into(), args.queue.to_string()),
         ("rate".into(), load),
         ("arrivals".into(), "Poisson, open loop".into()),
-        ("service time".into(), args.service.to_string()),
+        ("service time".into(), format!("{}{waited}", args.service)),
         ("copies".into(), format!("{copies}; those that run {stop}")),
         ("network".into(), format!("{} one way", show_span(&args.network))),
         ("deadline".into(), show_duration(args.deadline)),

@@ -126,7 +126,7 @@ impl Report {
             );
             format!(
                 "Ratios are taken within each round: the median (least-most){some}. Percentiles are \
-                 of all rounds together."
+                 of all rounds together, void or not."
             )
         })
     }

@@ -120,6 +120,7 @@ fn a_simulation_draws_from_the_histogram_of_a_report() {
     let (good, out, err) =
         says(folder.path(), "predict --service hdr:first/latency.hlog,tag=none --load 20%");
     assert!(good && out.contains("as in first/latency.hlog, tag none"), "{err}\n{out}");
+    assert!(out.contains("waited for counts as service"), "{out}");
 }
 
 #[test]
