@@ -337,6 +337,20 @@ pub(super) const ALL: &[Mutation] = &[
     )
     .held_by("core::calls::tests::stranding::beside_replicas_that_failed_it_a_call_waits_for_one_whose_connection_broke_just_now"),
     mutation(
+        "a replica that was reached and never came up is held to be back in a moment",
+        FRAMES,
+        "            if replica.station.take().is_some() {",
+        "            replica.station = None;\n            if !self.config.patience.is_zero() {",
+    )
+    .held_by("core::calls::tests::stranding::one_that_is_reached_again_and_again_but_never_comes_up_is_not_waited_for_either"),
+    mutation(
+        "a call that ran and has to wait for a replica is sent to that whether a token is there or not",
+        EXTRA,
+        "        if end == End::Replied && !self.afford(slot, Token::Paid, now) {",
+        "        let is_there = self.pick_other(slot, now).is_some();\n        if end == End::Replied && is_there && !self.afford(slot, Token::Paid, now) {",
+    )
+    .held_by("core::calls::tests::stranding::a_call_that_ran_waits_for_a_replica_only_if_the_budget_affords_it"),
+    mutation(
         "who stopped a copy of its own accord is asked again",
         FRAMES,
         "        self.end_unanswered(slot, n, end, (!by_twin).then_some(error), now);",

@@ -248,6 +248,10 @@ impl<P> Calls<P> {
         if !self.may_go_again(slot) {
             return Some(self.fail_held(slot, now));
         }
+        // Before a replica is looked for: one that the call has to wait for is not to be had for less.
+        if end == End::Replied && !self.afford(slot, Token::Paid, now) {
+            return Some(self.fail_held(slot, now));
+        }
         let remaining = self.slots.get(slot).deadline - now;
         // What can't come back in time is not worth running.
         let is_near = |replica: &Replica| replica.rtt.is_none_or(|rtt| rtt < remaining);
@@ -269,9 +273,6 @@ impl<P> Calls<P> {
             self.arm(slot);
             return None;
         };
-        if end == End::Replied && !self.afford(slot, Token::Paid, now) {
-            return Some(self.fail_held(slot, now));
-        }
         self.send_again(slot, place, now);
         self.arm(slot);
         None

@@ -253,7 +253,10 @@ impl<P> Calls<P> {
         if let Some(place) = self.replicas.find(id) {
             let back_until = now + self.config.patience;
             let replica = self.replicas.get_mut(place);
-            (replica.station, replica.back_until) = (None, back_until);
+            // One that was reached, and was never there, is no more likely to be there in a moment.
+            if replica.station.take().is_some() {
+                replica.back_until = back_until;
+            }
             if replica.in_flight > 0 {
                 self.see_failure(place, now);
             }

@@ -174,6 +174,43 @@ fn one_that_is_gone_for_long_is_not_waited_for_beside_replicas_that_failed_the_c
 }
 
 #[test]
+fn one_that_is_reached_again_and_again_but_never_comes_up_is_not_waited_for_either() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
+    world.closed(C);
+    world.pass(MS(20));
+    world.closed(C);
+    let call = world.start(world.none);
+    assert_eq!(world.reply(A, call, 0, Status::Stale), None);
+    let done = world.reply(B, call, 1, Status::Stale).expect("at once");
+    assert_eq!(done.result.map_err(|error| error.kind), Err(ErrorKind::Stale));
+    world.at_rest();
+}
+
+#[test]
+fn a_call_that_ran_waits_for_a_replica_only_if_the_budget_affords_it() {
+    for burst in [0, 1] {
+        let mut world = World::with(BudgetConfig { burst, ..BudgetConfig::default() }, |_| {});
+        world.closed(B);
+        world.closed(C);
+        let call = world.start(world.none);
+        world.sends.clear();
+        let done = world.reply(A, call, 0, Status::Failed);
+        let kind = done.map(|done| done.result.unwrap_err().kind);
+        assert_eq!(kind, (burst == 0).then_some(ErrorKind::Failed));
+        world.connected(B);
+        if burst == 0 {
+            world.nothing_sent();
+            assert_eq!(world.calls.counters().denied.no_token, 1);
+        } else {
+            assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+            assert!(world.ok(B, call, 1).is_some());
+        }
+        assert_eq!(world.calls.counters().uncharged, 0);
+        world.at_rest();
+    }
+}
+
+#[test]
 fn a_call_that_all_failed_is_not_kept_for_one_that_failed_it_and_is_gone() {
     let mut world = World::new();
     let call = world.start(world.none);
