@@ -161,7 +161,8 @@ pub enum Heard {
         /// The caller's mark.
         tag: u64,
     },
-    /// It ended the call: its payload belongs to the caller.
+    /// It ended the call: its payload belongs to the caller, if it brought what became of that
+    /// ([`Done::is_told_by`]).
     Done(Done),
 }
 

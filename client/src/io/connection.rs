@@ -277,7 +277,10 @@ impl<'a> Connection<'a> {
         match state.calls.on_reply_with(self.replica, reply, brought, now) {
             Heard::Nothing => {}
             Heard::Older { call, tag } => state.keep_older(call, tag, || answer(payload)),
-            Heard::Done(done) => state.deliver(done, Some(answer(payload))),
+            Heard::Done(done) => {
+                let answer = done.is_told_by(reply.status).then(|| answer(payload));
+                state.deliver(done, answer);
+            }
         }
     }
 

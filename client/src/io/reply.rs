@@ -87,7 +87,8 @@ impl Failure {
         &self.error
     }
 
-    /// The payload of the service's own error, if that is what it was and it came last.
+    /// What came with the error: the payload of the service's own, or the server's words. Empty if no
+    /// reply brought the error, or another came after that. Never a result that was refused.
     pub fn payload(&self) -> &[u8] {
         self.payload.as_deref().unwrap_or_default()
     }
@@ -104,17 +105,24 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error, and what the server says of it if it is none of the service's own, and a line of text.
+/// An error, and what the server says of it, if it is of those of which servers say something, and
+/// that is a line of text: what services say is theirs, and may be data.
 pub(super) fn write_error(
     f: &mut fmt::Formatter<'_>,
     error: &Error,
     payload: &[u8],
 ) -> fmt::Result {
     write!(f, "{error}")?;
-    let is_own = matches!(error.kind, ErrorKind::App(_));
+    let is_servers = matches!(
+        error.kind,
+        ErrorKind::BadRequest
+            | ErrorKind::NoSuchMethod
+            | ErrorKind::Failed
+            | ErrorKind::PayloadTooLarge
+    );
     let is_line = |it: &&str| !it.is_empty() && it.len() <= 512 && !it.contains(char::is_control);
     match std::str::from_utf8(payload).ok().filter(is_line) {
-        Some(words) if !is_own => write!(f, ": {words}"),
+        Some(words) if is_servers => write!(f, ": {words}"),
         _ => Ok(()),
     }
 }

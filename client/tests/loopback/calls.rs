@@ -204,6 +204,8 @@ fn a_methods_view_of_replies_holds_whatever_policy_a_call_follows() {
         let policy = world.client.register(tied()).unwrap();
         let failure = world.client.call(READ, b"damaged").policy(policy).await.unwrap_err();
         assert_eq!(failure.error().kind, ErrorKind::Invalid);
+        assert!(failure.payload().is_empty(), "what was refused is data, and no error's");
+        assert!(!failure.to_string().contains("damaged"), "{failure}");
         let lenient = world.client.register_with(tied(), Classifier::new(|_, _| Verdict::Good));
         let call = world.client.call(READ, b"damaged").policy(lenient.unwrap());
         assert_eq!(&call.await.unwrap()[..], b"damaged");

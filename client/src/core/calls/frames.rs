@@ -309,6 +309,15 @@ impl<P> Calls<P> {
     }
 }
 
+impl Done {
+    /// A reply of that status, which ended the call, brought its result: its payload is the result's,
+    /// or what the server or the service says of the error. That of another is data, which was not
+    /// good enough, or tells of an error that weighs less than one from before.
+    pub fn is_told_by(&self, status: Status) -> bool {
+        self.result.err().is_none_or(|error| status != Status::Ok && error.kind == kind_of(status))
+    }
+}
+
 /// The error that a reply is which is not good.
 const fn kind_of(status: Status) -> ErrorKind {
     match status {
