@@ -7,6 +7,7 @@ use std::time::Duration;
 use bowline_protocol::codec::MAX_PAYLOAD;
 use bowline_protocol::{LinkConfig, Method, ReplicaId, ServiceInfo, TrafficClass};
 
+use super::file::is_record;
 use super::live::Live;
 use crate::core::{
     self, Budget, Candidate, Classifier, ConfigError, Limits, MAX_CANDIDATES, Placement, Policy,
@@ -79,17 +80,27 @@ impl Replica {
     }
 
     /// Nothing listens on port 0; and of two that are at one address only the one is met whose number
-    /// is told there.
+    /// is told there. Where names lead is another matter: two may lead to one address while one of them
+    /// moves, and that is no reason to refuse all else. Who is there is told when it is dialled.
     pub(super) fn check_beside(&self, others: &[Replica]) -> Result<(), ConnectError> {
         let Replica { id, address, .. } = *self;
-        if address.port() == 0 {
+        if address.port() == 0 && !self.is_by_record() {
             return Err(ConnectError::NoPort(id));
         }
-        match others.iter().find(|other| other.id == id || other.address == address) {
+        let is_as_written =
+            |other: &Replica| self.host == other.host && self.set.is_none() && other.set.is_none();
+        let is_here =
+            |other: &&Replica| other.id == id || other.address == address && is_as_written(other);
+        match others.iter().find(is_here) {
             Some(other) if other.id == id => Err(ConnectError::Twice(id)),
             Some(other) => Err(ConnectError::SameAddress { one: other.id, other: id, address }),
             None => Ok(()),
         }
+    }
+
+    /// Its port is not as written, but as an SRV record has it.
+    fn is_by_record(&self) -> bool {
+        self.set.is_some() || self.host.as_deref().is_some_and(is_record)
     }
 
     /// Its place and role as the machine has it; failure domains are numbers there, and so are stores
@@ -274,8 +285,16 @@ impl Config {
         self.live.as_ref().map_or_else(|| self.clone(), Live::client_config)
     }
 
-    /// What can be told of it without connecting.
+    /// What can be told of it without connecting. What changes while it is used may be ahead of the
+    /// program by a method: that was told when it was set.
     pub(super) fn check(&self) -> Result<(), ConnectError> {
+        self.check_settings()?;
+        let unknown = self.unknown_methods().next().filter(|_| self.live.is_none());
+        unknown.map_or(Ok(()), Err)
+    }
+
+    /// The same, whatever methods there are.
+    pub(super) fn check_settings(&self) -> Result<(), ConnectError> {
         if self.replicas.is_empty() {
             return Err(ConnectError::NoReplicas);
         }
@@ -288,19 +307,20 @@ impl Config {
         for (_, of) in &self.methods {
             of.validate()?;
         }
-        let served = self.replicas.iter().flat_map(|replica| replica.methods.iter().flatten());
-        let methods = self.methods.iter().map(|(method, _)| method);
-        methods.chain(served).try_for_each(|method| self.check_method(*method))
+        Ok(())
     }
 
-    /// A setting for a method that the service has not would never count.
-    fn check_method(&self, method: Method) -> Result<(), ConnectError> {
-        let Some(service) = self.service.filter(|service| service.method(method).is_none()) else {
-            return Ok(());
-        };
-        let known = service.methods.iter().map(|it| format!("{} ({})", it.number.0, it.name));
-        let known = known.collect::<Vec<_>>().join(", ");
-        Err(ConnectError::NoSuchMethod { method, service: service.name, known })
+    /// The methods of which something is set though the service has them not: that never counts.
+    pub(super) fn unknown_methods(&self) -> impl Iterator<Item = ConnectError> {
+        let served = self.replicas.iter().flat_map(|replica| replica.methods.iter().flatten());
+        let methods = self.methods.iter().map(|(method, _)| method).chain(served).copied();
+        let service = self.service;
+        methods.filter_map(move |method| {
+            let service = service.filter(|service| service.method(method).is_none())?;
+            let known = service.methods.iter().map(|it| format!("{} ({})", it.number.0, it.name));
+            let known = known.collect::<Vec<_>>().join(", ");
+            Some(ConnectError::NoSuchMethod { method, service: service.name, known })
+        })
     }
 
     pub(super) fn check_sizes(&self) -> Result<(), ConfigError> {

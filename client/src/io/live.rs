@@ -11,6 +11,8 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
 
+use tracing::warn;
+
 use super::config::{Config, ConnectError};
 
 /// The configuration that some clients have in common, on any number of cores: a handle that can
@@ -50,9 +52,12 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a setting out of its range, or no replica.
+    /// [`ConnectError`]: a setting out of its range, or no replica. What is set for a method that the
+    /// service does not have is none, here and in [`Live::set`]: a file may be ahead of some of the
+    /// programs that read it. It is logged, and never counts.
     pub fn new(mut config: Config) -> Result<Live, ConnectError> {
-        config.check()?;
+        config.check_settings()?;
+        tell_unknown(&config, None);
         config.live = None;
         let shared = Shared { config: Arc::new(config), generation: 0, wakers: Vec::new() };
         Ok(Live { shared: Arc::new(Mutex::new(shared)) })
@@ -67,7 +72,7 @@ impl Live {
     ///
     /// [`ConnectError`] as for [`Live::new`]; nothing has changed then.
     pub fn set(&self, mut config: Config) -> Result<(), ConnectError> {
-        config.check()?;
+        config.check_settings()?;
         // It would hold itself for ever: one that was made for a client names what is set here.
         config.live = None;
         let mut shared = self.lock();
@@ -89,10 +94,12 @@ impl Live {
                 *budget = had.clone();
             }
         }
-        shared.config = Arc::new(config);
+        let config = Arc::new(config);
+        shared.config = config.clone();
         shared.generation += 1;
         let wakers = std::mem::take(&mut shared.wakers);
         drop(shared);
+        tell_unknown(&config, Some(&old));
         wakers.into_iter().for_each(Waker::wake);
         Ok(())
     }
@@ -131,6 +138,17 @@ impl Live {
     /// The configuration is whole whatever happened to a thread that held the lock.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says what is set in vain, unless it was before.
+fn tell_unknown(config: &Config, before: Option<&Config>) {
+    let of = |config: &Config| config.unknown_methods().map(|error| error.to_string()).collect();
+    let known: Vec<String> = before.map_or_else(Vec::new, of);
+    for error in config.unknown_methods().map(|error| error.to_string()) {
+        if !known.contains(&error) {
+            warn!("{error}; until it has, that is as if it were not set");
+        }
     }
 }
 

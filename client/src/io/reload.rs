@@ -168,18 +168,23 @@ struct Source {
     found: Option<Stamp>,
     every: Duration,
     resolved: Instant,
+    /// What it said then could not be had.
+    is_refused: bool,
 }
 
 impl Source {
     fn new(path: PathBuf, every: Duration) -> Source {
-        Source { path, read: None, found: None, every, resolved: Instant::now() }
+        let resolved = Instant::now();
+        Source { path, read: None, found: None, every, resolved, is_refused: false }
     }
 
     /// What the file says now. Names whose addresses are known have their turn later.
     fn read(&mut self, known: &[Replica]) -> Result<Config, FileError> {
         // Before it is read: what changes meanwhile is read the next time.
         self.read = stamp(&self.path);
-        Config::from_file_again(&self.path, known)
+        let read = Config::from_file_again(&self.path, known);
+        self.is_refused = read.is_err();
+        read
     }
 
     /// Another configuration, if there is a reason for one.
@@ -193,7 +198,10 @@ impl Source {
             return None;
         }
         self.resolved = Instant::now();
-        moved(now).map(Ok)
+        // It may have been a name that could not be looked up. What else is wrong was told already.
+        let may_be_had = self.is_refused && found == self.read;
+        let again = may_be_had.then(|| self.read(&now.replicas)).filter(Result::is_ok);
+        again.or_else(|| moved(now).map(Ok))
     }
 }
 
@@ -318,6 +326,21 @@ mod tests {
         fs::write(&path, written(17000)).unwrap();
         assert_eq!((look(&mut source), look(&mut source)), ((1, 2), (1, 2)));
         assert_eq!(live.config().replicas[0].address.port(), 17000);
+    }
+
+    #[test]
+    fn a_file_whose_names_could_not_be_looked_up_is_read_again_though_nobody_touches_it() {
+        let (_folder, path, mut source, mut config) = source(&written(7000));
+        let named = "[[replica]]\nid = 1\naddress = \"no such host:7000\"\n";
+        fs::write(&path, format!("second_copies = false\n{named}")).unwrap();
+        assert!(settled(&mut source, &config).unwrap().is_err());
+        // It has an address from now on.
+        config.replicas[0].host = Some("no such host:7000".to_owned());
+        assert!(source.next(false, &config).is_none(), "not before names have their turn");
+        source.every = Duration::ZERO;
+        let found = source.next(false, &config).expect("it is read").unwrap();
+        assert!(!found.core.switch.is_on());
+        assert!(source.next(false, &config).is_none(), "and then not any more");
     }
 
     #[test]

@@ -127,8 +127,25 @@ fn what_is_set_for_a_method_that_the_service_has_not_is_refused_by_its_number() 
         assert_eq!(Client::connect(set).await.err().unwrap().to_string(), text);
         let mut served = config();
         served.replicas[0].methods = Some(vec![READ, Method(7)]);
-        assert_eq!(Live::new(served).err().unwrap().to_string(), text);
-        assert!(Live::new(config().method(READ, MethodConfig::default())).is_ok());
+        assert_eq!(Client::connect(served).await.err().unwrap().to_string(), text);
+        assert!(Client::connect(config().method(READ, MethodConfig::default())).await.is_ok());
+    });
+}
+
+#[test]
+fn what_changes_while_it_is_used_may_be_ahead_of_the_program_by_a_method() {
+    const SERVICE: ServiceInfo = ServiceInfo::new("store", &[MethodInfo::new(READ, "read")]);
+    run(async {
+        let server = Server::start(1);
+        let config = || config(std::slice::from_ref(&server)).service(SERVICE);
+        let live = Live::new(config()).unwrap();
+        let ahead = config().method(Method(7), MethodConfig::default());
+        ahead.core.switch.turn_off();
+        live.set(ahead).unwrap();
+        assert!(!live.config().core.switch.is_on(), "second copies can be stopped all the same");
+        let client = Client::connect(live.client_config()).await.unwrap();
+        assert!(client.call(READ, b"x").deadline(DEADLINE).await.is_ok());
+        assert!(Live::new(live.client_config()).is_ok(), "it starts with what it would have taken");
     });
 }
 

@@ -114,7 +114,7 @@ use self::written::{MOST_ERROR, Written, WrittenCandidate, WrittenHedge, Written
 use super::config::{Config, ConnectError, MethodConfig, Replica, Spot};
 use crate::core::{Budget, Candidate, ConfigError};
 
-pub(super) use self::resolve::{Found, find_set, resolve};
+pub(super) use self::resolve::{Found, find_set, is_record, resolve};
 
 /// What is wrong with a configuration file.
 #[derive(thiserror::Error)]

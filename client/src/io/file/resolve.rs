@@ -67,7 +67,7 @@ pub(crate) fn find_set(
 }
 
 /// It is the name of an SRV record.
-pub(super) fn is_record(host: &str) -> bool {
+pub(crate) fn is_record(host: &str) -> bool {
     host.starts_with('_') && !host.contains(':')
 }
 

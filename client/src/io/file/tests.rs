@@ -335,6 +335,27 @@ fn what_could_never_be_reached_is_refused_with_its_line_and_the_cure() {
 }
 
 #[test]
+fn names_that_lead_to_one_address_for_a_while_are_taken_unless_they_are_one() {
+    let named = |id: u16, host: &str| Replica {
+        host: Some(host.to_owned()),
+        ..Replica::new(id, "10.0.0.5:7000".parse().unwrap())
+    };
+    let found = |id| Replica {
+        host: None,
+        set: Some("_bowline._tcp.store.example".to_owned()),
+        ..named(id, "")
+    };
+    let check = |replicas: [Replica; 2]| Config::new(replicas).check().map_err(|it| it.to_string());
+    assert_eq!(check([named(1, "one:7000"), named(2, "two:7000")]), Ok(()));
+    assert_eq!(check([named(1, "one:7000"), Replica { host: None, ..named(2, "") }]), Ok(()));
+    assert_eq!(check([found(1), found(2)]), Ok(()));
+    let nowhere = Replica { address: "10.0.0.5:0".parse().unwrap(), ..found(1) };
+    assert_eq!(check([nowhere, found(2)]), Ok(()), "one record is no reason to refuse the others");
+    let expected = "replicas 1 and 2 are both at 10.0.0.5:7000; each needs its own address";
+    assert_eq!(check([named(1, "one:7000"), named(2, "one:7000")]).unwrap_err(), expected);
+}
+
+#[test]
 fn how_large_a_reply_may_be_is_read_and_checked() {
     let with = |text: &str| Config::from_toml(&format!("{text}{REPLICA}"));
     assert_eq!(with("max_reply = 4_194_304\n").unwrap().max_reply, 4 << 20);
