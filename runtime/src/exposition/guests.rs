@@ -16,15 +16,17 @@ pub(super) const GUESTS: usize = 64;
 /// centre.
 const MOMENT: Duration = Duration::from_millis(10);
 
+/// What was said in a log is not said again for so long.
+pub(super) const SILENCE: Duration = Duration::from_secs(60);
+
 /// Who is here, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Guests {
     here: RefCell<Vec<Guest>>,
     names: Cell<u64>,
     left: Notify,
-    /// It was said that some had to give way. Once, until there are few again: whoever asks is not to
-    /// fill a log.
-    told: Cell<bool>,
+    /// When it was last said that some had to give way: whoever asks is not to fill a log.
+    told: Cell<Option<Instant>>,
 }
 
 struct Guest {
@@ -62,7 +64,9 @@ impl Guests {
         let mut here = self.here.borrow_mut();
         let place = place_of_next(&here);
         here.remove(place).stream.abort();
-        if !self.told.replace(true) {
+        let now = now();
+        if self.told.get().is_none_or(|told| now >= told + SILENCE) {
+            self.told.set(Some(now));
             tracing::warn!(
                 GUESTS,
                 "as many ask for metrics as are served at a time: who says nothing gives way"
@@ -95,9 +99,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut here = self.guests.here.borrow_mut();
         here.retain(|guest| guest.name != self.name);
-        if here.len() <= GUESTS / 2 {
-            self.guests.told.set(false);
-        }
         drop(here);
         self.guests.left.notify();
     }

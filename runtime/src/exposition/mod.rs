@@ -36,6 +36,7 @@ use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bowline_time::Instant;
 use bytes::Bytes;
 use crossbeam::channel::{Receiver as Ending, RecvTimeoutError};
 
@@ -45,10 +46,10 @@ use crate::net::{ListenOptions, TcpListener, TcpStream};
 use crate::notify::Notify;
 use crate::runtime::Runtime;
 use crate::task::cell::describe;
-use crate::{sleep, spawn, timeout};
+use crate::{now, sleep, spawn, timeout};
 
 pub use fetch::fetch;
-use guests::{Guests, Place};
+use guests::{Guests, Place, SILENCE};
 
 /// As much as a request may have, in bytes: many times what a watcher sends.
 const REQUEST_MAX: usize = 8 << 10;
@@ -185,18 +186,17 @@ async fn serve(
 
 async fn attend(listener: TcpListener, desk: Rc<Desk>) {
     let guests = Rc::<Guests>::default();
-    // Said once, until somebody is accepted again.
-    let mut told = false;
+    let mut told: Option<Instant> = None;
     loop {
         match listener.accept().await {
             Ok(stream) => {
-                told = false;
                 let place = guests.admit(stream.clone()).await;
                 let desk = desk.clone();
                 drop(spawn(async move { desk.answer(&stream, &place).await }));
             }
             Err(error) => {
-                if !std::mem::replace(&mut told, true) {
+                if told.is_none_or(|told| now() >= told + SILENCE) {
+                    told = Some(now());
                     tracing::warn!(%error, "can't accept who asks for metrics, and goes on trying");
                 }
                 sleep(PAUSE).await;

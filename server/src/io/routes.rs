@@ -1,12 +1,19 @@
 //! Where the cancels for each peer's cores go out.
 
+use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bowline_protocol::{ReplicaId, Station};
+use bowline_runtime::{Instant, now};
 
 use super::connection::Connection;
 use super::service::Service;
 use super::shell::Shell;
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// So many lines tell of routes. A peer that comes or goes is one.
+const LINES_A_MINUTE: u32 = 60;
 
 impl<S: Service> Shell<S> {
     pub(super) fn is_peer(&self, replica: ReplicaId) -> bool {
@@ -64,11 +71,49 @@ impl<S: Service> Shell<S> {
         self.tell_route(station, "cancels do not reach a peer's core any more");
     }
 
-    /// Each core has a route to each core of each peer, and one of them speaks for all.
+    /// Each core has a route to each core of each peer, and one of them speaks for all; but not without
+    /// end, as whoever dials in can say that it is a peer.
     fn tell_route(&self, station: Station, what: &str) {
-        match (self.station().core, station.core) {
-            (0, 0) => tracing::info!(?station, "{what}"),
-            _ => tracing::debug!(?station, "{what}"),
+        let speaks = (self.station().core, station.core) == (0, 0);
+        match speaks && self.routes_told.allows(now()) {
+            true => tracing::info!(?station, "{what}"),
+            false => tracing::debug!(?station, "{what}"),
         }
+    }
+}
+
+/// So many lines a minute, and no more.
+#[derive(Debug, Default)]
+pub(super) struct Ration {
+    /// How many there were in the minute that began then.
+    given: Cell<(Instant, u32)>,
+}
+
+impl Ration {
+    fn allows(&self, now: Instant) -> bool {
+        let (since, given) = match self.given.get() {
+            (since, _) if now >= since + MINUTE => (now, 0),
+            given => given,
+        };
+        self.given.set((since, given + 1));
+        given < LINES_A_MINUTE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_and_goes_fills_no_log() {
+        let ration = Ration::default();
+        let start = Instant::EPOCH + 5 * MINUTE;
+        let mut lines = 0;
+        for second in 0..600 {
+            for _ in 0..10 {
+                lines += u32::from(ration.allows(start + Duration::from_secs(second)));
+            }
+        }
+        assert_eq!(lines, 10 * LINES_A_MINUTE);
     }
 }

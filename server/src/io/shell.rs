@@ -25,6 +25,7 @@ use super::farewell::Farewells;
 use super::handler::Run;
 use super::mesh::{Cores, Peer};
 use super::pace::PATIENCES;
+use super::routes::Ration;
 use super::sender::Sender;
 use super::service::Service;
 use super::spans::Spans;
@@ -61,6 +62,7 @@ pub(super) struct Shell<S: Service> {
     pub(super) accepted: RefCell<Places<S::Reply>>,
     /// The connection by which each core of a peer hears cancels: the one that came up last.
     pub(super) routes: RefCell<BTreeMap<Station, Rc<Connection<S::Reply>>>>,
+    pub(super) routes_told: Ration,
     /// Bytes of the budget for requests on their way that are taken.
     pub(super) assembling: Cell<usize>,
     /// When it was last looked who sends too slowly.
@@ -113,6 +115,7 @@ impl<S: Service> Shell<S> {
             spans,
             accepted: RefCell::default(),
             routes: RefCell::default(),
+            routes_told: Ration::default(),
             assembling: Cell::new(0),
             paces_looked: Cell::new(Instant::EPOCH),
             io: Cell::default(),

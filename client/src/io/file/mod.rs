@@ -104,6 +104,7 @@ mod srv;
 mod written;
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -125,7 +126,7 @@ pub enum FileError {
         /// Which file.
         path: String,
         /// Why not.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// It says what is one of the others.
     #[error("{path}: {error}")]
@@ -158,6 +159,22 @@ impl fmt::Debug for FileError {
     }
 }
 
+/// A file is no larger than that.
+const MOST: u64 = 1 << 20;
+
+/// What a file says. What is no file, such as a pipe that nobody writes to, is not waited for.
+fn text_of(path: &Path) -> io::Result<String> {
+    let not = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return not("it is no regular file");
+    }
+    if about.len() > MOST {
+        return not("it is larger than 1 MiB: is it a configuration?");
+    }
+    std::fs::read_to_string(path)
+}
+
 impl Config {
     /// Reads a configuration from a file; see [`Config::from_toml`].
     ///
@@ -171,8 +188,7 @@ impl Config {
     /// As [`Config::from_toml_again`].
     pub(super) fn from_file_again(path: &Path, known: &[Replica]) -> Result<Config, FileError> {
         let name = || path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| FileError::Read { path: name(), error })?;
+        let text = text_of(path).map_err(|error| FileError::Read { path: name(), error })?;
         Config::from_toml_again(&text, known)
             .map_err(|error| FileError::In { path: name(), error: Box::new(error) })
     }

@@ -194,6 +194,19 @@ fn a_name_is_resolved_and_remembered() {
 }
 
 #[test]
+fn what_is_no_file_or_too_large_for_one_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Config::from_file(folder.path()).unwrap_err().to_string();
+    assert!(error.ends_with("it is no regular file"), "{error}");
+    let large = folder.path().join("large");
+    std::fs::File::create(&large).unwrap().set_len((1 << 20) + 1).unwrap();
+    let error = Config::from_file(&large).unwrap_err().to_string();
+    assert!(error.contains("larger than 1 MiB"), "{error}");
+    let endless = Config::from_file("/dev/zero").unwrap_err().to_string();
+    assert!(endless.contains("no regular file"), "{endless}");
+}
+
+#[test]
 fn a_file_that_is_not_there_or_has_an_error_is_named() {
     let error = Config::from_file("/nowhere/replicas.toml").unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/replicas.toml: "), "{error}");
