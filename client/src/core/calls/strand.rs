@@ -91,6 +91,12 @@ impl<P> Calls<P> {
         })
     }
 
+    /// No copy of the call is out, and no replica that could have one is connected. When its time is over,
+    /// that none is, or what those said who were, tells more than that it is late.
+    pub(super) fn waits_for_replica(&self, slot: u32) -> bool {
+        self.slots.get(slot).is_stranded() && !self.any_could_take(slot, |it| it.station.is_some())
+    }
+
     /// A connected replica would be asked that has not failed the call, had it room.
     fn lacks_room(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);

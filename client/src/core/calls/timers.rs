@@ -36,7 +36,10 @@ impl<P> Calls<P> {
         let call = self.slots.get(slot);
         if now >= call.deadline {
             self.blame(slot, now);
-            let done = self.fail_with(slot, ErrorKind::DeadlineExceeded, now);
+            let done = match self.waits_for_replica(slot) {
+                true => self.fail_held(slot, now),
+                false => self.fail_with(slot, ErrorKind::DeadlineExceeded, now),
+            };
             self.effects.push_back(Pending::Done(done));
             return true;
         }

@@ -113,12 +113,12 @@ fn patience_ends_before_the_deadline() {
 }
 
 #[test]
-fn the_deadline_ends_the_wait_before_patience() {
+fn the_deadline_ends_the_wait_before_patience_and_the_error_says_what_for() {
     let mut world = World::new();
     blackout(&mut world);
     world.start(world.none);
     world.pass(DEADLINE);
-    assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
+    assert_eq!(world.result(), Err(ErrorKind::NoReplica));
     world.connected(A);
     world.nothing_sent();
     world.at_rest();
