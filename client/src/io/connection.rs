@@ -84,9 +84,13 @@ pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
         };
         let (wait, is_news) = redial.after(up);
         let (id, address) = (replica.id.0, replica.address);
-        match is_news {
-            true => warn!(replica = id, %address, ?wait, "{ended}; it is dialled until it is back"),
-            false => debug!(replica = id, %address, ?wait, "{ended}"),
+        // That it was connected was told, and so is that it is not any more.
+        match (is_news, up) {
+            (true, _) => {
+                warn!(replica = id, %address, ?wait, "{ended}; it is dialled until it is back")
+            }
+            (false, Some(_)) => info!(replica = id, %address, ?wait, "lost again: {ended}"),
+            (false, None) => debug!(replica = id, %address, ?wait, "{ended}"),
         }
         shell.state.borrow_mut().last_errors.insert(id, ended.to_string());
         shell.changed.notify();
