@@ -27,7 +27,7 @@ fn an_unknown_command_is_named() {
 fn a_taken_port_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
-    let said = failure(&format!("serve --listen {address} --data-size 64KiB"), 1);
+    let said = failure(&format!("serve --log off --listen {address} --data-size 64KiB"), 1);
     assert!(said.contains(&address.to_string()), "{said}");
     let said = failure(&format!("echo server --addr {address}"), 1);
     assert!(said.contains(&address.to_string()), "{said}");
