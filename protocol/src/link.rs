@@ -426,9 +426,9 @@ impl Link {
         self.expected.is_some() && self.is_up()
     }
 
-    /// The median of the last eight round trips: the network's part, which the peer's pauses are not.
-    /// Half of it is the one-way delay.
+    /// The longest but one of the last eight round trips, so that a pause of the peer's that is alone is
+    /// not taken for the network. Half of it is the one-way delay.
     pub fn rtt(&self) -> Option<Duration> {
-        self.round_trip.usual()
+        self.round_trip.known()
     }
 }
