@@ -428,7 +428,7 @@ impl Link {
 
     /// The longest but one of the last eight round trips, so that a pause of the peer's that is alone is
     /// not taken for the network. Half of it is the one-way delay.
-    pub fn rtt(&self) -> Option<Duration> {
+    pub const fn rtt(&self) -> Option<Duration> {
         self.round_trip.known()
     }
 }

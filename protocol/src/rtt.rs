@@ -17,22 +17,26 @@ pub(crate) struct RoundTrip {
     last: [Duration; REMEMBERED],
     /// How many were measured.
     count: usize,
+    /// Asked for far more often than measured.
+    known: Option<Duration>,
 }
 
 impl RoundTrip {
-    pub(crate) const NONE: RoundTrip = RoundTrip { last: [Duration::ZERO; REMEMBERED], count: 0 };
+    pub(crate) const NONE: RoundTrip =
+        RoundTrip { last: [Duration::ZERO; REMEMBERED], count: 0, known: None };
 
     pub(crate) fn measured(&mut self, time: Duration) {
         self.last[self.count % REMEMBERED] = time;
         self.count += 1;
+        let filled = self.count.min(REMEMBERED);
+        let mut sorted = self.last;
+        sorted[..filled].sort_unstable();
+        self.known = Some(sorted[filled.saturating_sub(2)]);
     }
 
     /// None if nothing was measured; if one was, that.
-    pub(crate) fn known(&self) -> Option<Duration> {
-        let known = self.count.min(REMEMBERED);
-        let mut sorted = self.last;
-        sorted[..known].sort_unstable();
-        sorted[..known].get(known.saturating_sub(2)).copied()
+    pub(crate) const fn known(&self) -> Option<Duration> {
+        self.known
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use bowline_runtime::{Runtime, Stage, metrics, spawn, spawn_at, yield_now};
-use common::{LONG, accept_one, listen, pattern, rounds, run, run_on};
+use common::{LONG, accept_one, listen, pattern, receive_exactly, rounds, run, run_on};
 
 /// Sends everything back until the peer has said all.
 async fn echo(stream: TcpStream) -> std::io::Result<()> {
@@ -29,17 +29,6 @@ fn serve_echo(listener: TcpListener) {
             drop(spawn_at(Stage::Input, echo(stream)));
         }
     }));
-}
-
-/// Receives exactly so many bytes.
-async fn receive_exactly(stream: &TcpStream, length: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while bytes.len() < length {
-        let lease = stream.receive().await.unwrap().expect("the peer sends so many");
-        bytes.extend_from_slice(&lease);
-    }
-    assert_eq!(bytes.len(), length);
-    bytes
 }
 
 /// Receives so many bytes; what comes beyond them goes to, and first comes from, `rest`.

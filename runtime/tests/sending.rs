@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use bowline_runtime::net::{Stream, TcpStream, UnixAddr, UnixListener, UnixStream};
 use bowline_runtime::{Runtime, Stage, metrics, spawn, spawn_at, yield_now};
 use bytes::Bytes;
-use common::{LONG, accept_one, listen, pattern, rounds, run, run_on};
+use common::{LONG, accept_one, listen, pattern, receive_exactly, rounds, run, run_on};
 
 #[test]
 fn a_message_and_its_answer_take_one_call_of_the_kernel() {
@@ -62,15 +62,6 @@ async fn fill(stream: &Stream) -> Vec<u8> {
         sent.extend(send_alone(stream, sent.len()).await);
     }
     sent
-}
-
-async fn receive_exactly(stream: &Stream, length: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while bytes.len() < length {
-        bytes.extend_from_slice(&stream.receive().await.unwrap().expect("the peer sends so many"));
-    }
-    assert_eq!(bytes.len(), length);
-    bytes
 }
 
 #[test]

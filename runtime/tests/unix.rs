@@ -7,9 +7,9 @@ use std::net::Shutdown;
 use std::path::Path;
 use std::time::Duration;
 
-use bowline_runtime::net::{Stream, UnixAddr, UnixListener, UnixStream};
+use bowline_runtime::net::{UnixAddr, UnixListener, UnixStream};
 use bowline_runtime::{metrics, spawn, yield_now};
-use common::{LONG, pattern, run};
+use common::{LONG, pattern, receive_exactly, run};
 
 async fn connect(address: &UnixAddr) -> UnixStream {
     UnixStream::connect(address, LONG).await.unwrap()
@@ -25,15 +25,6 @@ async fn both_ends(listener: &UnixListener) -> (UnixStream, UnixStream) {
     let connecting = spawn(async move { connect(&address).await });
     let server = listener.accept().await.unwrap();
     (connecting.await.unwrap(), server)
-}
-
-async fn receive_exactly(stream: &Stream, length: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while bytes.len() < length {
-        bytes.extend_from_slice(&stream.receive().await.unwrap().expect("the peer sends so many"));
-    }
-    assert_eq!(bytes.len(), length);
-    bytes
 }
 
 #[test]

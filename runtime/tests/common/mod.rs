@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
+use bowline_runtime::net::{ListenOptions, Stream, TcpListener, TcpStream};
 use bowline_runtime::{Runtime, spawn, timeout};
 
 /// Longer than anything here takes on the slowest machine.
@@ -52,6 +52,16 @@ pub(crate) async fn accept_one(
     let connecting = spawn(TcpStream::connect(address, LONG));
     let server = listener.accept().await.unwrap();
     (connecting.await.unwrap().unwrap(), server)
+}
+
+/// Receives exactly so many bytes.
+pub(crate) async fn receive_exactly(stream: &Stream, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        bytes.extend_from_slice(&stream.receive().await.unwrap().expect("the peer sends so many"));
+    }
+    assert_eq!(bytes.len(), length);
+    bytes
 }
 
 /// Bytes that differ with `seed`.
