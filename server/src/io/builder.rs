@@ -45,19 +45,24 @@ pub struct Limits {
     pub request_bytes: u32,
     /// Bytes of the payloads of requests that are on their way in segments, of all connections. One
     /// connection has at most half of it, or room for one request of the largest size; what it has
-    /// under way is shed once nothing of it came for the link's `dead_after`. Where there is no room
-    /// for another, those are shed that would take ten times as long in all at their pace so far.
+    /// under way is shed once nothing of it came for `stall_time`. Where there is no room
+    /// for another, those are shed that would take longer than `transfer_time` at their pace so far.
     pub assembly_bytes: usize,
     /// What a connection's client may have under way: requests, and bytes of their payloads. One that
     /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.
     pub credit: Credit,
     /// Bytes that may wait for one connection, however slowly it is read. While more wait, the client
-    /// is to read so many within ten times the link's `dead_after`, or is disconnected. Of frames that
-    /// are not segments of large replies no more may wait.
+    /// is to read so many in each `transfer_time`, or is disconnected. Of frames that are not segments
+    /// of large replies no more may wait.
     pub outgoing_bytes: usize,
     /// Bytes that may be queued for all clients together. If there are more, those that have most
     /// are disconnected.
     pub outgoing_total: usize,
+    /// How long the next part of a request may take.
+    pub stall_time: Duration,
+    /// How long a request of any size may take to come in while others need its room, and
+    /// `outgoing_bytes` of replies to be read.
+    pub transfer_time: Duration,
     /// Tombstones that are kept.
     pub tombstones: u32,
 }
@@ -100,7 +105,8 @@ impl Limits {
 impl Default for Limits {
     /// 16 slots; 1024 copies of 16 MiB in all may wait; 1024 connections, 512 from one address and 64
     /// kept for peers; requests of 1 MiB, 64 MiB in all on their way; 4096 requests of 64 MiB in all
-    /// under way and 16 MiB of replies waiting for a connection, 256 MiB for all; 4096 tombstones.
+    /// under way and 16 MiB of replies waiting for a connection, 256 MiB for all; a second for
+    /// the next part of a request, ten for all of it or to read those 16 MiB; 4096 tombstones.
     fn default() -> Self {
         Limits {
             slots: 16,
@@ -114,6 +120,8 @@ impl Default for Limits {
             credit: Credit { requests: 4096, bytes: 64 << 20 },
             outgoing_bytes: 16 << 20,
             outgoing_total: 256 << 20,
+            stall_time: Duration::from_secs(1),
+            transfer_time: Duration::from_secs(10),
             tombstones: 4096,
         }
     }

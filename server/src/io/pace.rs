@@ -13,11 +13,6 @@ use super::requests::RETRY_AFTER;
 use super::service::Service;
 use super::shell::Shell;
 
-/// A request may take so many times the link's patience in all, at its pace so far: ten seconds, by
-/// default. For one of a megabyte that is the pace of an old telephone line. In the same time a client is
-/// to read as much as may wait for it.
-pub(super) const PATIENCES: u32 = 10;
-
 impl<S: Service> Shell<S> {
     /// Sheds requests that come in too slowly, on whatever connection, until there is room for one
     /// of `total` bytes. It is looked for them no more often than who was refused is to ask again.
@@ -27,7 +22,7 @@ impl<S: Service> Shell<S> {
             return;
         }
         self.paces_looked.set(now);
-        let most = self.patience() * PATIENCES;
+        let most = self.limits.transfer_time;
         for connection in self.accepted.borrow().iter().flatten() {
             loop {
                 if self.has_room(total) {

@@ -24,7 +24,6 @@ use super::doors::{Doors, Refusal};
 use super::farewell::Farewells;
 use super::handler::Run;
 use super::mesh::{Cores, Peer};
-use super::pace::PATIENCES;
 use super::routes::Ration;
 use super::sender::Sender;
 use super::service::Service;
@@ -140,11 +139,6 @@ impl<S: Service> Shell<S> {
         self.core.borrow().station()
     }
 
-    /// For how long the other side of a connection may be silent.
-    pub(super) const fn patience(&self) -> Duration {
-        self.link.dead_after
-    }
-
     pub(super) fn count(&self, change: impl FnOnce(&mut IoStats)) {
         let mut io = self.io.get();
         change(&mut io);
@@ -205,7 +199,7 @@ impl<S: Service> Shell<S> {
     fn connection(&self, side: Side, stream: TcpStream, link: Link) -> Rc<Connection<S::Reply>> {
         let out = Sender::new(stream, self.limits.outgoing_bytes, self.drained.clone());
         let assembly = Assembly::new(self.limits.request_bytes, 0);
-        Connection::new(side, out, link, assembly.with_patience(self.patience()))
+        Connection::new(side, out, link, assembly.with_patience(self.limits.stall_time))
     }
 
     pub(super) fn on_closed(&self, conn: Conn) {
@@ -226,7 +220,7 @@ impl<S: Service> Shell<S> {
         }
         self.outgoing_looked.set(now);
         let accepted = self.accepted.borrow();
-        let span = self.patience() * PATIENCES;
+        let span = self.limits.transfer_time;
         for connection in accepted.iter().flatten() {
             if connection.out.is_too_slow(span, now) {
                 let waiting = connection.out.waiting();

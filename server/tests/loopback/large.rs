@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, LinkConfig, OptionSet,
-    PayloadOf, Request, Segment, Takes, Tie, Twin,
+    Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, OptionSet, PayloadOf,
+    Request, Segment, Takes, Tie, Twin,
 };
 use bowline_server::io::{Limits, Running};
 
@@ -51,12 +51,6 @@ fn until_echo(client: &mut Peer) -> Vec<Came> {
             other => before.push(other),
         }
     }
-}
-
-/// A server that lets what it was sent a part of wait for the rest a second, as a link does by default.
-fn impatient(limits: Limits) -> Running {
-    let link = LinkConfig::default();
-    Hands::default().serve_with(|builder| builder.limits(limits).link(link))
 }
 
 fn no_room(server: &Running) -> u64 {
@@ -188,8 +182,9 @@ fn one_connection_has_half_of_the_room_and_leaves_the_rest_to_others() {
 /// However long it says that it has: pongs go on, and that is all.
 #[test]
 fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
-    let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
-    let server = impatient(limits);
+    let stall_time = Duration::from_millis(100);
+    let limits = Limits { assembly_bytes: 1 << 20, stall_time, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = client(server.address());
     let request = Request { remaining: Duration::from_nanos(u64::MAX), ..plain(1) };
     open(&mut client, request, 1 << 20);
@@ -208,8 +203,10 @@ fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
 /// Each byte is a sign that it is still at it; but a budget is not to be held by that.
 #[test]
 fn who_sends_a_byte_at_a_time_gives_way_to_one_that_needs_the_room() {
-    let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
-    let server = impatient(limits);
+    // What it sends is a part now and then: it does not stall, but it would take hours.
+    let (stall_time, transfer_time) = (Duration::from_secs(3), Duration::from_secs(4));
+    let limits = Limits { assembly_bytes: 1 << 20, stall_time, transfer_time, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let (mut slow, mut other) = (client(server.address()), client(server.address()));
     let request = Request { remaining: Duration::from_secs(3600), ..plain(1) };
     open(&mut slow, request, 1 << 20);
@@ -268,9 +265,9 @@ fn a_request_whose_deadline_passes_on_its_way_is_shed() {
 
 #[test]
 fn who_does_not_read_its_large_replies_is_cut_off_though_it_goes_on_to_speak() {
-    let limits = Limits { outgoing_bytes: 20 << 20, ..Limits::default() };
-    let link = LinkConfig { dead_after: Duration::from_millis(300), ..LinkConfig::default() };
-    let server = Hands::default().serve_with(|builder| builder.limits(limits).link(link));
+    let transfer_time = Duration::from_millis(300);
+    let limits = Limits { outgoing_bytes: 20 << 20, transfer_time, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = client(server.address());
     for seq in 1..=16 {
         client.request(calling(BLOW, seq), &(8_u32 << 20).to_le_bytes());
