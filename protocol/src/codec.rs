@@ -119,6 +119,9 @@ fn encode_head_for<'a>(frame: &Frame<'a>, features: Features, out: &mut Vec<u8>)
 /// The frame at the head of `bytes`, with the number of bytes it takes: `Ok(None)` while it is not
 /// there whole, `Ok(Some((None, len)))` for a frame that is to be skipped.
 ///
+/// What a later version may add is no error where taking no notice will do: flags from 0x0100 up, and
+/// sections from 0x8000 up. A status that is not known comes as [`Status::Failed`](crate::Status::Failed).
+///
 /// # Errors
 ///
 /// [`WireError`], as soon as the bytes can't become a frame, and for a payload above `limit` bytes.

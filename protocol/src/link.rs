@@ -56,7 +56,7 @@ impl Default for LinkConfig {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LinkError {
     /// A frame that has no place before the hellos, or a second hello.
-    #[error("a {0} frame came out of turn")]
+    #[error("a frame ({0}) came out of turn")]
     OutOfTurn(&'static str),
     /// No version that both speak.
     #[error("it speaks versions {oldest} to {newest}, and we only {}", crate::VERSION)]

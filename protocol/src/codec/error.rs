@@ -17,7 +17,7 @@ pub enum WireError {
         expected: u32,
     },
     /// The payload was damaged on its way.
-    #[error("the payload's checksum of a {frame} frame is {found:#010x}, not {expected:#010x}")]
+    #[error("the payload's checksum of a frame ({frame}) is {found:#010x}, not {expected:#010x}")]
     PayloadChecksum {
         /// The frame's name.
         frame: &'static str,
@@ -27,7 +27,7 @@ pub enum WireError {
         expected: u32,
     },
     /// A payload without a checksum, of a sender that was not asked to leave it out.
-    #[error("the payload of a {frame} frame has no checksum, but this side wants one")]
+    #[error("the payload of a frame ({frame}) has no checksum, but this side wants one")]
     Unsummed {
         /// The frame's name.
         frame: &'static str,
@@ -39,7 +39,7 @@ pub enum WireError {
     #[error("frame kind {0} is not known here")]
     Kind(u8),
     /// A flag that is not known here, and must be.
-    #[error("a {frame} frame has unknown flags {flags:#06x}")]
+    #[error("a frame ({frame}) has unknown flags {flags:#06x}")]
     Flags {
         /// The frame's name.
         frame: &'static str,
@@ -47,7 +47,7 @@ pub enum WireError {
         flags: u16,
     },
     /// A section that is not known here and must be, out of order, or not of its length.
-    #[error("section {tag:#06x} of a {frame} frame is unknown, out of order or malformed")]
+    #[error("section {tag:#06x} of a frame ({frame}) is unknown, out of order or malformed")]
     Section {
         /// The frame's name.
         frame: &'static str,
@@ -55,7 +55,7 @@ pub enum WireError {
         tag: u16,
     },
     /// A payload beyond the receiver's limit.
-    #[error("a {frame} frame has a payload of {length} bytes, more than the limit of {limit}")]
+    #[error("a frame ({frame}) has a payload of {length} bytes, more than the limit of {limit}")]
     TooLong {
         /// The frame's name.
         frame: &'static str,
@@ -65,7 +65,7 @@ pub enum WireError {
         limit: u32,
     },
     /// A field that is out of its range.
-    #[error("the {field} of a {frame} frame can't be {value}")]
+    #[error("the {field} of a frame ({frame}) can't be {value}")]
     Field {
         /// The frame's name.
         frame: &'static str,

@@ -8,3 +8,4 @@ mod made;
 mod payloads;
 mod services;
 mod vectors;
+mod waits;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use bowline_protocol::{
     Attempt, CancelReason, Cause, Credit, Error, ErrorKind, Executed, Features, Frame, HEADER_LEN,
@@ -274,7 +274,32 @@ fn change(bytes: &mut [u8], mut draw: impl FnMut(usize) -> usize) {
     }
 }
 
-/// Python has to be there to say so: without it, nothing is compared.
+/// The decoder that was written from SPEC.md, started with these arguments. Python has to be there:
+/// without it, nothing is compared.
+fn decoder(arguments: &[&str]) -> Option<Child> {
+    let mut python = Command::new("python3");
+    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/decode.py")).args(arguments);
+    let python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok();
+    if python.is_none() {
+        eprintln!("there is no python3: nothing is compared");
+    }
+    python
+}
+
+#[test]
+fn a_captured_exchange_has_one_of_everything_and_is_read_to_its_end_without_this_crate() {
+    let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/exchange.pcap.gz");
+    let Some(python) = decoder(&["--capture", capture]) else { return };
+    let output = python.wait_with_output().expect("a child");
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "the last words: {:?}", said.lines().last());
+    // "36612 > 45123: ping token=1"
+    let read: Vec<&str> = said.lines().filter_map(|line| line.split(' ').nth(3)).collect();
+    for row in table("\n## 3. Frames") {
+        assert!(read.contains(&row[1]), "nobody says {}", row[1]);
+    }
+}
+
 #[test]
 fn the_decoder_that_was_written_from_the_specification_reads_changed_frames_alike() {
     let mut state = 0x0123_4567_89ab_cdef_u64;
@@ -300,12 +325,7 @@ fn the_decoder_that_was_written_from_the_specification_reads_changed_frames_alik
         writeln!(text, "# {number}\n{meaning}\n{}", hex_of(&bytes)).expect("a string takes all");
     }
     assert!(sound > 5_000, "{sound} are frames");
-    let decoder = concat!(env!("CARGO_MANIFEST_DIR"), "/decode.py");
-    let mut python = Command::new("python3");
-    python.args([decoder, "/dev/stdin"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let Ok(mut python) = python.spawn() else {
-        return eprintln!("there is no python3: nothing is compared");
-    };
+    let Some(mut python) = decoder(&["/dev/stdin"]) else { return };
     // It reads all before it writes; one that dies early says why below.
     let mut input = python.stdin.take().expect("a pipe");
     let _ = input.write_all(text.as_bytes());
@@ -369,17 +389,21 @@ fn the_specification_and_the_code_have_the_same_limits() {
 }
 
 #[test]
-fn features_are_the_bits_that_the_specification_gives_them() {
-    let features = [
-        (Features::OPTIONS, 0x0100),
-        (Features::SEGMENTS, 0x0200),
-        (Features::CREDIT, 0x0400),
-        (Features::GO_AWAY, 0x0800),
-        (Features::UNSUMMED, 0x1000),
+fn the_specification_and_the_code_have_the_same_features() {
+    let ours = [
+        ("options", Features::OPTIONS),
+        ("segments", Features::SEGMENTS),
+        ("credit", Features::CREDIT),
+        ("go-away", Features::GO_AWAY),
+        ("unsummed", Features::UNSUMMED),
     ];
-    for (feature, flag) in features {
-        assert_eq!(u16::from(feature.bits()) << 8, flag);
-    }
+    let ours = ours.map(|(name, feature)| (name, u16::from(feature.bits()) << 8));
+    let flag = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16);
+    let theirs: Vec<(&str, u16)> = table("\n### 5.4 Features")
+        .into_iter()
+        .map(|row| (row[1], flag(row[0]).expect("a flag")))
+        .collect();
+    assert_eq!(theirs, ours);
 }
 
 #[test]

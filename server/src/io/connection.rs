@@ -41,7 +41,7 @@ pub(super) enum End {
     Wire(#[from] WireError),
     #[error("{0}")]
     Link(#[from] LinkError),
-    #[error("a {0} frame has no place on this connection")]
+    #[error("a frame ({0}) has no place on this connection")]
     Misplaced(&'static str),
     #[error("a request names another client than this connection's hello")]
     OtherClient,

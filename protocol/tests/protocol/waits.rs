@@ -1,0 +1,32 @@
+//! How long is waited before somebody is dialled again, and what of that is news.
+
+use core::time::Duration;
+
+use bowline_protocol::{Backoff, Redial};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+#[test]
+fn who_is_lost_as_soon_as_it_is_there_is_dialled_ever_less_often_and_told_of_once() {
+    let mut redial = Redial::new(MS(10), MS(1000), 1);
+    assert!(redial.after(None).1);
+    for _ in 0..10 {
+        let (_, is_news) = redial.after(Some(MS(900)));
+        assert!(!is_news);
+    }
+    assert!(redial.after(Some(MS(2))).0 >= MS(500));
+    let (wait, is_news) = redial.after(Some(MS(1000)));
+    assert!(is_news && wait <= MS(10), "it was there, and is not any more: {wait:?}");
+}
+
+#[test]
+fn waits_double_up_to_the_cap_and_start_over_after_a_success() {
+    let (first, max) = (MS(10), MS(80));
+    let mut backoff = Backoff::new(first, max, 1);
+    for span in [10, 20, 40, 80, 80, 80] {
+        let (wait, span) = (backoff.next_wait(), MS(span));
+        assert!(wait >= span / 2 && wait <= span, "{wait:?} is not in the half below {span:?}");
+    }
+    backoff.reset();
+    assert!(backoff.next_wait() <= first);
+}
