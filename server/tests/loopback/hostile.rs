@@ -81,7 +81,7 @@ fn what_only_a_server_says_has_no_place_here() {
     client.send(&Frame::Ended(ended));
     let (reason, why) = goodbye(&mut client);
     assert_eq!(reason, GoodbyeReason::Protocol);
-    assert!(why.contains("ended frame"), "{why}");
+    assert!(why.contains("a frame (ended)"), "{why}");
 }
 
 #[test]
