@@ -53,39 +53,67 @@ impl Backoff {
     }
 }
 
+/// How a connection was lost, or why there was none: as much of it as decides when to dial again, and
+/// what a log has to say. What exactly went wrong, the error says that is told with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// A name led to no address.
+    Unresolved,
+    /// Nobody answered at the address.
+    Unreachable,
+    /// Somebody answered, but it never came up: it broke before, or they are not who was dialled.
+    Handshake,
+    /// It was up for so long, from when both sides knew each other, and has ended.
+    Broken(Duration),
+}
+
 /// When somebody is dialled again, and whether that they can't be had is news. Who is lost as soon as
-/// they are there is dialled as seldom as who is not there at all, and either is news once.
+/// they are there is dialled as seldom as who is not there at all. In an outage each kind of [`Loss`]
+/// is news once: whoever comes and goes can't fill a log, and no later reason hides behind the first.
 ///
 /// ```
-/// use bowline_protocol::Redial;
+/// use bowline_protocol::{Loss, Redial};
 /// use core::time::Duration;
 ///
 /// let mut redial = Redial::new(Duration::from_millis(10), Duration::from_secs(1), 42);
-/// let (wait, is_news) = redial.after(None);
+/// let (wait, is_news) = redial.after(Loss::Unreachable);
 /// assert!(wait <= Duration::from_millis(10) && is_news);
+/// assert!(!redial.after(Loss::Unreachable).1);
+/// assert!(redial.after(Loss::Handshake).1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Redial {
     backoff: Backoff,
     /// A connection that was up for so long was one.
     steady: Duration,
-    is_told: bool,
+    /// The kinds that were told in this outage, a bit each.
+    told: u8,
 }
 
 impl Redial {
     /// Waits as [`Backoff`] does, which begins anew only after a connection that was up for as long
-    /// as the longest wait.
+    /// as the longest wait: that ends an outage, too.
     pub const fn new(first: Duration, max: Duration, seed: u64) -> Redial {
-        Redial { backoff: Backoff::new(first, max, seed), steady: max, is_told: false }
+        Redial { backoff: Backoff::new(first, max, seed), steady: max, told: 0 }
     }
 
-    /// A connection has ended that was up for so long (not: connected, or greeted), or none came up.
-    /// How long to wait before the next, and whether that is news.
-    pub fn after(&mut self, up: Option<Duration>) -> (Duration, bool) {
-        if up.is_some_and(|up| up >= self.steady) {
-            self.backoff.reset();
-            self.is_told = false;
-        }
-        (self.backoff.next_wait(), !core::mem::replace(&mut self.is_told, true))
+    /// A connection has ended, or none came up. How long to wait before the next, and whether that is
+    /// news.
+    pub fn after(&mut self, loss: Loss) -> (Duration, bool) {
+        let kind = match loss {
+            Loss::Unresolved => 1,
+            Loss::Unreachable => 2,
+            Loss::Handshake => 4,
+            Loss::Broken(up) => {
+                if up >= self.steady {
+                    self.backoff.reset();
+                    self.told = 0;
+                }
+                8
+            }
+        };
+        let is_news = self.told & kind == 0;
+        self.told |= kind;
+        (self.backoff.next_wait(), is_news)
     }
 }

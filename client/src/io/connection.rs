@@ -10,8 +10,8 @@ use bowline_protocol::frame::Features;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
     Arrived, Assembly, AssemblyError, Cancel, CancelReason, ClientId, Frame, Hello, Inbox, Link,
-    LinkConfig, LinkError, Methods, OptionSet, Options, PayloadOf, Peer, Redial, ReplicaId, Reply,
-    Takes, WireError, codec, options,
+    LinkConfig, LinkError, Loss, Methods, OptionSet, Options, PayloadOf, Peer, Redial, ReplicaId,
+    Reply, Takes, WireError, codec, options,
 };
 use bowline_runtime::net::{Lease, TcpStream};
 use bowline_runtime::payload::Payload;
@@ -70,27 +70,26 @@ pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
     let (first, max) = terms.backoff;
     let mut redial = Redial::new(first, max, terms.seed ^ u64::from(replica.id.0));
     loop {
-        let mut up = None;
-        let ended = match TcpStream::connect(replica.address, terms.dial).await {
+        let (loss, ended) = match TcpStream::connect(replica.address, terms.dial).await {
             Ok(stream) => {
                 let mut connection = Connection::new(&shell, stream, replica.id, &terms);
                 let inbox = Inbox::new(terms.frame_bytes());
                 let ended = connection.run(inbox.with_features(connection.link.features())).await;
                 connection.close(&ended);
-                up = connection.up_since.map(|since| shell.now() - since);
-                ended
+                let up = connection.up_since.map(|since| shell.now() - since);
+                (up.map_or(Loss::Handshake, Loss::Broken), ended)
             }
-            Err(error) => Ended::Io(error),
+            Err(error) => (Loss::Unreachable, Ended::Io(error)),
         };
-        let (wait, is_news) = redial.after(up);
+        let (wait, is_news) = redial.after(loss);
         let (id, address) = (replica.id.0, replica.address);
         // That it was connected was told, and so is that it is not any more.
-        match (is_news, up) {
+        match (is_news, loss) {
             (true, _) => {
                 warn!(replica = id, %address, ?wait, "{ended}; it is dialled until it is back")
             }
-            (false, Some(_)) => info!(replica = id, %address, ?wait, "lost again: {ended}"),
-            (false, None) => debug!(replica = id, %address, ?wait, "{ended}"),
+            (false, Loss::Broken(_)) => info!(replica = id, %address, ?wait, "lost again: {ended}"),
+            (false, _) => debug!(replica = id, %address, ?wait, "{ended}"),
         }
         shell.state.borrow_mut().last_errors.insert(id, ended.to_string());
         shell.changed.notify();

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
 
-use bowline_protocol::{Redial, ReplicaId, Station};
+use bowline_protocol::{Loss, Redial, ReplicaId, Station};
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::{Stage, sleep, spawn_at};
 
@@ -103,13 +103,13 @@ async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
     let mut redial = Redial::new(FIRST_WAIT, LONGEST_WAIT, seed(shell.station(), station));
     let mut good = None;
     while shell.cores[place].has(station.core) {
-        let Over { up, why } = reach(&shell, station, place, &mut good).await;
-        if up.is_none() {
+        let over = reach(&shell, station, place, &mut good).await;
+        if over.up.is_none() {
             shell.count(|io| io.mesh_failed += 1);
         }
-        let (wait, is_news) = redial.after(up);
+        let (wait, is_news) = redial.after(over.loss());
         if is_news {
-            tell_lost(&shell, station, &shell.peers[place].address, &why);
+            tell_lost(&shell, station, &shell.peers[place].address, &over.why);
         }
         sleep(wait).await;
     }
@@ -162,6 +162,15 @@ impl Over {
     const fn before_up(why: Why) -> Over {
         Over { up: None, why }
     }
+
+    const fn loss(&self) -> Loss {
+        match (self.up, &self.why) {
+            (Some(up), _) => Loss::Broken(up),
+            (None, Why::Unresolved(_) | Why::NoAddress) => Loss::Unresolved,
+            (None, Why::Dial(_)) => Loss::Unreachable,
+            (None, Why::OtherCore { .. } | Why::NoSuchCore | Why::Ended(_)) => Loss::Handshake,
+        }
+    }
 }
 
 /// Why that is.
@@ -181,7 +190,8 @@ enum Why {
     Ended(End),
 }
 
-/// A peer can't be reached. Each core of each replica sees it of each core of that peer: one says it.
+/// A peer can't be reached, and it was not yet told in this outage why. Each core of each replica sees
+/// it of each core of that peer: one says it.
 fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, address: &PeerAddress, why: &Why) {
     if shell.station().core == 0 && station.core == 0 {
         let peer = station.replica;

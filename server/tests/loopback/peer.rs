@@ -241,6 +241,11 @@ impl FakeReplica {
         FakeReplica { listener, station: station(replica) }
     }
 
+    /// From now on it says that it is another one.
+    pub(crate) fn pose_as(&mut self, replica: u16) {
+        self.station = station(replica);
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap()
     }

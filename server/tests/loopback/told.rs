@@ -15,7 +15,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::PATIENCE;
-use crate::peer::{FakeReplica, Peer, calling, plain};
+use crate::peer::{Came, FakeReplica, Peer, calling, plain};
 use crate::service::{HOLD, Hands};
 
 const ROLE: &str = "BOWLINE_PEER_OF_WHO_TELLS";
@@ -117,7 +117,7 @@ impl Drop for Teller {
 
 #[test]
 fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_short() {
-    let fake = FakeReplica::new(2);
+    let mut fake = FakeReplica::new(2);
     let mut teller = Teller::start(fake.address());
     let raised = teller.told("raised the limit of open files");
     assert!(raised.starts_with("INFO") && raised.contains(" from=200 to="), "{raised}");
@@ -132,10 +132,23 @@ fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_shor
     drop(ear);
     assert!(teller.told("cancels do not reach a peer's core").starts_with("INFO"));
     let at = fake.address();
-    drop((fake, mouth));
-    let lost = teller.told("can't reach a peer");
-    assert!(lost.starts_with("WARN") && lost.contains(" peer=2 "), "{lost}");
-    assert!(lost.contains(&at.to_string()) && lost.contains(" why="), "{lost}");
+    let mut lost = |why: &str| {
+        let lost = teller.told("can't reach a peer");
+        assert!(lost.starts_with("WARN") && lost.contains(" peer=2 "), "{lost}");
+        assert!(lost.contains(&at.to_string()) && lost.contains(why), "{lost}");
+    };
+    // Each reason is told, whatever was before it, and the next such end of a dial is not.
+    drop(mouth);
+    lost("the other side closed it");
+    drop(fake.dialled());
+    fake.pose_as(5);
+    for _ in 0..2 {
+        let mut stranger = fake.answer(0, 1);
+        while stranger.next() != Came::Closed {}
+    }
+    lost("replica");
+    drop(fake);
+    lost("refused");
 
     let mut client = Peer::client(address);
     client.request(calling(HOLD, 1), b"");
@@ -149,5 +162,5 @@ fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_shor
     assert!(teller.told("message=ended").starts_with("INFO"));
     assert!(teller.process.wait().unwrap().success());
     let lost = teller.told.iter().filter(|line| line.contains("can't reach a peer"));
-    assert_eq!(lost.count(), 1, "{:#?}", teller.told);
+    assert_eq!(lost.count(), 3, "{:#?}", teller.told);
 }

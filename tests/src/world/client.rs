@@ -9,7 +9,7 @@ use bowline_client::core::{
 };
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Arrived, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Key, Link, MethodInfo,
+    Arrived, CancelReason, Cause, ClientId, Frame, Freshness, Hello, Key, Link, Loss, MethodInfo,
     OptionSet, PayloadOf, Redial, ReplicaId, Reply, Request, ServiceInfo, Spender, Station,
     TrafficClass, options,
 };
@@ -568,8 +568,11 @@ impl Shell for Client {
         let id = replica.id;
         let was_up = std::mem::take(&mut replica.up);
         replica.wire = None;
-        let lasted = was_up.then(|| Duration::from_nanos(env.now - replica.since));
-        replica.dial_at = Some(now + replica.redial.after(lasted).0);
+        let loss = match was_up {
+            true => Loss::Broken(Duration::from_nanos(env.now - replica.since)),
+            false => Loss::Unreachable,
+        };
+        replica.dial_at = Some(now + replica.redial.after(loss).0);
         env.note(host, Topic::World, &[15, wire.0], || format!("loses {id:?}: {why}"));
         if was_up {
             env.book.client_lost_wire(wire);

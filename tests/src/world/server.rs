@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Features, Frame, Hello, Identity, Key, Link, Method, OptionSet,
-    PayloadOf, Redial, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
+    Attempt, Cancel, CancelReason, Features, Frame, Hello, Identity, Key, Link, Loss, Method,
+    OptionSet, PayloadOf, Redial, ReplicaId, Reply, Request, Station, Status, Takes, Twin,
 };
 use bowline_server::core::{
     Account, Config, Conn, CopyKey, Core, Effect, MethodRule, Notice, Origin, Start, Stats,
@@ -614,8 +614,11 @@ impl Shell for Server {
             Role::Dialled(station) => {
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.station == station) {
                     peer.wire = None;
-                    let lasted = peer.since.take().map(|it| Duration::from_nanos(env.now - it));
-                    peer.dial_at = Some(now + peer.redial.after(lasted).0);
+                    let loss = match peer.since.take() {
+                        Some(since) => Loss::Broken(Duration::from_nanos(env.now - since)),
+                        None => Loss::Unreachable,
+                    };
+                    peer.dial_at = Some(now + peer.redial.after(loss).0);
                 }
             }
         }
