@@ -5,9 +5,9 @@
 //! never waits for more than those; and what was not handed over yet can be taken back.
 
 use std::cell::{Cell, RefCell};
+use std::format;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::string::ToString;
 use std::time::Duration;
 use std::vec::Vec;
 
@@ -134,33 +134,54 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
     }
 
     /// Answers a request: at once, or in segments if that is long and the other side understands
-    /// them. Of the options it gets what it understands.
-    pub(super) fn reply(self: &Rc<Self>, reply: Reply, options: &OptionSet, letter: Letter<R>) {
+    /// them. Of the options it gets what it understands. False if it takes no reply of that size: it
+    /// was told so.
+    pub(super) fn reply(
+        self: &Rc<Self>,
+        reply: Reply,
+        options: &OptionSet,
+        letter: Letter<R>,
+    ) -> bool {
         let to = self.peer.get();
         let understood = to.features.has(Features::OPTIONS);
         let options = if understood { options } else { &OptionSet::NONE };
         let segments = understood && to.features.has(Features::SEGMENTS);
-        let room = (to.takes.frame as usize).saturating_sub(options::MAX_LEN);
-        if !segments || letter.answer.len() <= room.min(SEGMENT as usize) {
-            let bytes = options.to_bytes();
-            let frame = match options.is_empty() {
-                true => Frame::Reply(reply, &letter.answer),
-                false => Frame::ReplyWith(reply, bytes.as_options(), &letter.answer),
-            };
-            return self.end(&frame, letter.frees);
+        let taken = if understood { options::MAX_LEN } else { 0 };
+        let (frees, room) = (letter.frees, (to.takes.frame as usize).saturating_sub(taken));
+        if letter.answer.len() <= if segments { room.min(SEGMENT as usize) } else { room } {
+            self.reply_whole(reply, options, &letter.answer, frees);
+            return true;
         }
         if self.parted.get() {
-            return;
+            return true;
         }
-        let frees = letter.frees;
         let pushed = self.outbox.borrow_mut().push_reply(reply, options, letter, &to);
         match pushed {
             Ok(()) => self.pour(),
             Err(error) => {
-                let refused = Reply { status: Status::TooLarge, ..reply };
-                self.end(&Frame::Reply(refused, error.to_string().as_bytes()), frees);
+                let why = format!("this reply can't be sent: {error}");
+                let most = why.len().min(room);
+                let reply = Reply { status: Status::TooLarge, ..reply };
+                self.reply_whole(reply, options, &why.as_bytes()[..most], frees);
             }
         }
+        pushed.is_ok()
+    }
+
+    /// As [`Sender::end`], with a reply in one frame.
+    fn reply_whole(
+        self: &Rc<Self>,
+        reply: Reply,
+        options: &OptionSet,
+        payload: &[u8],
+        frees: usize,
+    ) {
+        let bytes = options.to_bytes();
+        let frame = match options.is_empty() {
+            true => Frame::Reply(reply, payload),
+            false => Frame::ReplyWith(reply, bytes.as_options(), payload),
+        };
+        self.end(&frame, frees);
     }
 
     /// Sends no more of a reply that nobody waits for any more. Returns how many bytes its request
@@ -231,17 +252,6 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             });
             self.following.replace(Some(task));
         }
-    }
-
-    /// The largest reply that the other side takes, in bytes, whatever options go with it.
-    pub(super) fn largest_reply(&self) -> usize {
-        let Peer { takes, features } = self.peer.get();
-        let options = features.has(Features::OPTIONS);
-        if options && features.has(Features::SEGMENTS) {
-            return takes.payload as usize;
-        }
-        let room = if options { options::MAX_LEN } else { 0 };
-        (takes.frame as usize).saturating_sub(room)
     }
 
     /// How many bytes wait for the other side to read.

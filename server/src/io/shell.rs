@@ -328,13 +328,9 @@ impl<S: Service> Shell<S> {
     /// reply itself, which others may take.
     fn reply(&self, conn: Conn, reply: Reply, options: &OptionSet, letter: Letter<S::Reply>) {
         let Some(connection) = self.client(conn) else { return };
-        if letter.answer.len() <= connection.out.largest_reply() {
-            return connection.out.reply(reply, options, letter);
+        if !connection.out.reply(reply, options, letter) {
+            self.count(|io| io.replies_too_large += 1);
         }
-        self.count(|io| io.replies_too_large += 1);
-        let reply = Reply { status: Status::TooLarge, ..reply };
-        let answer = Answer::Text("the reply is larger than the caller takes");
-        connection.out.reply(reply, options, Letter { answer, ..letter });
     }
 
     /// Somebody asks for freshness. The core was told of it in its last turn, which may be long ago.
