@@ -86,7 +86,7 @@ fn share(of: u64, all: u64) -> f64 {
 ///
 /// let numbers = Numbers::default();
 /// client.publish(&numbers, 0, Duration::from_secs(1)); // on each core, with its number
-/// let page = Exposition::serve("127.0.0.1:9090".parse()?, move || numbers.page())?;
+/// let page = Exposition::serve("127.0.0.1:9090".parse()?, move |_| numbers.page())?;
 /// # drop(page);
 /// # Ok(())
 /// # }

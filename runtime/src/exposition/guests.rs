@@ -16,17 +16,28 @@ pub(super) const GUESTS: usize = 64;
 /// centre.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// What was said in a log is not said again for so long.
+/// What was said in a log is said again only after it was well for so long.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
+
+/// Who has come for a page so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Visits {
+    /// Connections that were let in.
+    pub admitted: u64,
+    /// Of those: they had to give way to others, as 64 were being served.
+    pub gave_way: u64,
+}
 
 /// Who is here, in the order in which they came.
 #[derive(Default)]
 pub(super) struct Guests {
     here: RefCell<Vec<Guest>>,
-    names: Cell<u64>,
+    /// Who was let in last has the number of all that were as its name.
+    visits: Cell<Visits>,
     left: Notify,
-    /// When it was last said that some had to give way: whoever asks is not to fill a log.
-    told: Cell<Option<Instant>>,
+    /// When somebody last had to give way.
+    crowded: Trouble,
 }
 
 struct Guest {
@@ -49,9 +60,17 @@ impl Guests {
                 let _ = timeout(moment, self.left.notified()).await;
             }
         }
-        let name = self.names.replace(self.names.get() + 1);
+        let mut visits = self.visits.get();
+        visits.admitted += 1;
+        self.visits.set(visits);
+        let name = visits.admitted;
         self.here.borrow_mut().push(Guest { name, stream, since: now(), has_asked: false });
         Place { name, guests: self.clone() }
+    }
+
+    /// Who has come so far.
+    pub(super) fn visits(&self) -> Visits {
+        self.visits.get()
     }
 
     /// Until when the next one to give way may stay.
@@ -64,14 +83,26 @@ impl Guests {
         let mut here = self.here.borrow_mut();
         let place = place_of_next(&here);
         here.remove(place).stream.abort();
-        let now = now();
-        if self.told.get().is_none_or(|told| now >= told + SILENCE) {
-            self.told.set(Some(now));
+        let Visits { admitted, gave_way } = self.visits.get();
+        self.visits.set(Visits { admitted, gave_way: gave_way + 1 });
+        if self.crowded.is_news(now()) {
             tracing::warn!(
                 GUESTS,
                 "as many ask for metrics as are served at a time: who says nothing gives way"
             );
         }
+    }
+}
+
+/// When something last was not as it should be: told once, until it was well for a while. So whoever
+/// makes trouble again and again can't fill a log.
+#[derive(Default)]
+pub(super) struct Trouble(Cell<Option<Instant>>);
+
+impl Trouble {
+    /// There is some. Whether it is to be told.
+    pub(super) fn is_news(&self, now: Instant) -> bool {
+        self.0.replace(Some(now)).is_none_or(|last| now >= last + SILENCE)
     }
 }
 
@@ -101,5 +132,20 @@ impl Drop for Place {
         here.retain(|guest| guest.name != self.name);
         drop(here);
         self.guests.left.notify();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_that_goes_on_is_told_once_and_again_only_after_a_time_without() {
+        let (trouble, start) = (Trouble::default(), Instant::EPOCH);
+        let second = Duration::from_secs(1);
+        assert!(trouble.is_news(start));
+        assert_eq!((1..1000).find(|after| trouble.is_news(start + second * *after)), None);
+        assert!(!trouble.is_news(start + second * 999 + SILENCE - second));
+        assert!(trouble.is_news(start + second * 998 + 2 * SILENCE));
     }
 }

@@ -7,12 +7,10 @@
 //! ```
 //! use bowline_runtime::exposition::{Exposition, fetch};
 //!
-//! let mut asked = 0;
-//! let numbers = Exposition::serve("127.0.0.1:0".parse()?, move || {
-//!     asked += 1;
-//!     format!("# TYPE asked counter\nasked_total {asked}\n# EOF\n")
+//! let numbers = Exposition::serve("127.0.0.1:0".parse()?, |visits| {
+//!     format!("# TYPE visits counter\nvisits_total {}\n# EOF\n", visits.admitted)
 //! })?;
-//! assert!(fetch(numbers.address())?.contains("asked_total 1"));
+//! assert!(fetch(numbers.address())?.contains("visits_total 1"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -20,8 +18,8 @@
 //! take as long again, there is no body, and the connection is closed after one answer. Watchers do
 //! not wait for each other, but for the page that is being made: a hundred a second at most, and who
 //! asks meanwhile shares the next one. Beyond 64 at a time, one gives way to who comes: of those that
-//! said nothing for 10 ms, the first that came; if all have asked, the first of all. A warning tells
-//! of it.
+//! said nothing for 10 ms, the first that came; if all have asked, the first of all. The page can
+//! show how many did ([`Visits`]), and a warning tells of it: once, until nobody had to for a minute.
 
 mod fetch;
 mod guests;
@@ -36,7 +34,6 @@ use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use bowline_time::Instant;
 use bytes::Bytes;
 use crossbeam::channel::{Receiver as Ending, RecvTimeoutError};
 
@@ -49,7 +46,8 @@ use crate::task::cell::describe;
 use crate::{now, sleep, spawn, timeout};
 
 pub use fetch::fetch;
-use guests::{Guests, Place, SILENCE};
+pub use guests::Visits;
+use guests::{Guests, Place, Trouble};
 
 /// As much as a request may have, in bytes: many times what a watcher sends.
 const REQUEST_MAX: usize = 8 << 10;
@@ -77,15 +75,16 @@ pub struct Exposition {
 
 impl Exposition {
     /// Serves a page at `/metrics` of this address; port 0 lets the kernel choose one. The closure
-    /// makes the page, on the thread that serves it. It may block, but not run a runtime, as one
-    /// runs it. If it panics, whoever asked is told of an error, and the next one is served.
+    /// makes the page, on the thread that serves it; it is told who has come so far. It may block, but
+    /// not run a runtime, as one runs it. If it panics, whoever asked is told of an error, and the
+    /// next one is served.
     ///
     /// # Errors
     ///
     /// If the address, a thread or a runtime can't be had.
     pub fn serve(
         address: SocketAddr,
-        page: impl FnMut() -> String + Send + 'static,
+        page: impl FnMut(Visits) -> String + Send + 'static,
     ) -> io::Result<Exposition> {
         Exposition::serve_patiently(address, PATIENCE, page)
     }
@@ -93,7 +92,7 @@ impl Exposition {
     fn serve_patiently(
         address: SocketAddr,
         patience: Duration,
-        page: impl FnMut() -> String + Send + 'static,
+        page: impl FnMut(Visits) -> String + Send + 'static,
     ) -> io::Result<Exposition> {
         let (stop, stopped) = bounded(1);
         let (ends, ending) = crossbeam::channel::bounded(0);
@@ -164,7 +163,7 @@ struct Desk {
 async fn serve(
     address: SocketAddr,
     patience: Duration,
-    page: impl FnMut() -> String + 'static,
+    page: impl FnMut(Visits) -> String + 'static,
     mut stopped: Receiver<Infallible>,
     tell: std::sync::mpsc::SyncSender<io::Result<SocketAddr>>,
 ) {
@@ -175,8 +174,9 @@ async fn serve(
         Ok((address, listener)) => {
             let desk =
                 Rc::new(Desk { patience, waiting: RefCell::default(), asked: Notify::new() });
-            drop(spawn(make_pages(desk.clone(), page)));
-            drop(spawn(attend(listener, desk)));
+            let guests = Rc::<Guests>::default();
+            drop(spawn(make_pages(desk.clone(), guests.clone(), page)));
+            drop(spawn(attend(listener, desk, guests)));
             let _ = tell.send(Ok(address));
             stopped.receive().await;
         }
@@ -184,9 +184,8 @@ async fn serve(
     }
 }
 
-async fn attend(listener: TcpListener, desk: Rc<Desk>) {
-    let guests = Rc::<Guests>::default();
-    let mut told: Option<Instant> = None;
+async fn attend(listener: TcpListener, desk: Rc<Desk>, guests: Rc<Guests>) {
+    let refused = Trouble::default();
     loop {
         match listener.accept().await {
             Ok(stream) => {
@@ -195,8 +194,7 @@ async fn attend(listener: TcpListener, desk: Rc<Desk>) {
                 drop(spawn(async move { desk.answer(&stream, &place).await }));
             }
             Err(error) => {
-                if told.is_none_or(|told| now() >= told + SILENCE) {
-                    told = Some(now());
+                if refused.is_news(now()) {
                     tracing::warn!(%error, "can't accept who asks for metrics, and goes on trying");
                 }
                 sleep(PAUSE).await;
@@ -206,18 +204,18 @@ async fn attend(listener: TcpListener, desk: Rc<Desk>) {
 }
 
 /// Makes one page for all who have asked, whenever somebody has.
-async fn make_pages(desk: Rc<Desk>, mut page: impl FnMut() -> String) {
+async fn make_pages(desk: Rc<Desk>, guests: Rc<Guests>, mut page: impl FnMut(Visits) -> String) {
     loop {
         desk.asked.notified().await;
         let waiting = desk.waiting.take();
-        let page = make(&mut page);
+        let page = make(|| page(guests.visits()));
         // Who has gone meanwhile does not miss it.
         waiting.iter().for_each(|waits| _ = waits.try_send(page.clone()));
         sleep(BREATH).await;
     }
 }
 
-fn make(page: &mut impl FnMut() -> String) -> Page {
+fn make(page: impl FnOnce() -> String) -> Page {
     let made = catch_unwind(AssertUnwindSafe(page));
     made.map(Bytes::from).map_err(|payload| {
         tracing::error!(panic = describe(&*payload), "making a page of metrics panicked");
@@ -314,7 +312,7 @@ mod tests {
     }
 
     fn serve() -> Exposition {
-        Exposition::serve_patiently(local(), LONG, || PAGE.into()).unwrap()
+        Exposition::serve_patiently(local(), LONG, |_| PAGE.into()).unwrap()
     }
 
     fn connect(numbers: &Exposition) -> TcpStream {
@@ -398,27 +396,30 @@ mod tests {
 
     #[test]
     fn those_who_say_nothing_give_way_to_who_asks_and_the_first_of_them_first() {
-        let numbers = serve();
+        let page = |visits: Visits| format!("gave_way {}\n", visits.gave_way);
+        let numbers = Exposition::serve_patiently(local(), LONG, page).unwrap();
         let mut reader = connect(&numbers);
         reader.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         reader.read_exact(&mut [0]).unwrap();
         let mut silent: Vec<_> = (0..3 * GUESTS).map(|_| connect(&numbers)).collect();
-        assert_eq!(fetch(numbers.address()).unwrap(), PAGE);
+        // One too many were here, of whom the reader and who fetches have asked.
+        let gave_way = 2 * GUESTS + 2;
+        assert_eq!(fetch(numbers.address()).unwrap(), format!("gave_way {gave_way}\n"));
         // All are cut off but as many as may be here, less the two that have asked.
-        let late = silent.split_off(2 * GUESTS + 2);
+        let late = silent.split_off(gave_way);
         for mut stream in silent {
             assert!(stream.read(&mut [0]).map_or(true, |read| read == 0));
         }
         for mut stream in late {
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-            assert!(read(stream).ends_with(PAGE));
+            assert!(read(stream).ends_with(&format!("gave_way {gave_way}\n")));
         }
-        assert!(read(reader).ends_with(PAGE));
+        assert!(read(reader).ends_with("gave_way 0\n"));
     }
 
     #[test]
     fn those_who_do_not_read_give_way_when_nobody_is_silent() {
-        let page = || "knots 9\n".repeat(1 << 20);
+        let page = |_| "knots 9\n".repeat(1 << 20);
         let numbers = Exposition::serve_patiently(local(), LONG, page).unwrap();
         let ask = |mut stream: TcpStream| {
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
@@ -435,7 +436,7 @@ mod tests {
         let (made, making) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let mut pages = 0;
-        let numbers = Exposition::serve_patiently(local(), LONG, move || {
+        let numbers = Exposition::serve_patiently(local(), LONG, move |_| {
             pages += 1;
             made.send(()).unwrap();
             let _ = wait.recv();
@@ -460,7 +461,7 @@ mod tests {
     #[test]
     fn those_who_say_nothing_are_given_up_though_there_is_room() {
         let patience = Duration::from_millis(1);
-        let numbers = Exposition::serve_patiently(local(), patience, || PAGE.into()).unwrap();
+        let numbers = Exposition::serve_patiently(local(), patience, |_| PAGE.into()).unwrap();
         let silent: Vec<_> = (0..GUESTS / 2).map(|_| connect(&numbers)).collect();
         for mut stream in silent {
             // Cut off, be it by an end or by an error.
@@ -471,7 +472,7 @@ mod tests {
     #[test]
     fn a_page_that_panics_is_an_error_to_who_asked_and_the_next_one_is_served() {
         let mut asked = 0;
-        let numbers = Exposition::serve_patiently(local(), LONG, move || {
+        let numbers = Exposition::serve_patiently(local(), LONG, move |_| {
             asked += 1;
             if asked == 1 {
                 // Without the hook, which prints a trace.
@@ -499,7 +500,7 @@ mod tests {
     fn a_page_that_takes_for_ever_does_not_hold_up_who_drops_it() {
         let (made, making) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
-        let numbers = Exposition::serve_patiently(local(), LONG, move || {
+        let numbers = Exposition::serve_patiently(local(), LONG, move |_| {
             made.send(()).unwrap();
             // Until the sender is dropped.
             let _ = wait.recv();
@@ -516,7 +517,7 @@ mod tests {
     #[test]
     fn an_address_that_is_taken_is_an_error() {
         let taken = serve();
-        let error = Exposition::serve(taken.address(), String::new).unwrap_err();
+        let error = Exposition::serve(taken.address(), |_| String::new()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -12,7 +12,7 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use bowline_protocol::{Label, Method};
-use bowline_runtime::exposition::Exposition;
+use bowline_runtime::exposition::{Exposition, Visits};
 use hdrhistogram::Histogram;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -44,12 +44,16 @@ impl Control {
     /// If the address or a thread can't be had.
     pub fn expose(&self, address: SocketAddr) -> io::Result<Exposition> {
         let control = self.clone();
-        Exposition::serve(address, move || control.page())
+        Exposition::serve(address, move |visits| control.page_for(Some(visits)))
     }
 
     /// The server's numbers since it started, as OpenMetrics has them. It blocks until all cores have
     /// told theirs, and so is not for the server's own threads.
     pub fn page(&self) -> String {
+        self.page_for(None)
+    }
+
+    fn page_for(&self, visits: Option<Visits>) -> String {
         let labels = [
             ("replica", self.replica().to_string()),
             ("zone", self.zone().to_string()),
@@ -59,7 +63,7 @@ impl Control {
         let labels = labels.map(|(label, value)| (label.into(), value.into()));
         let mut registry = Registry::with_prefix_and_labels("bowline", labels);
         let names = self.service().methods.iter().map(|info| (info.number, info.name)).collect();
-        let page = Page { cores: self.collect(), names, ledger: self.ledger() };
+        let page = Page { cores: self.collect(), names, ledger: self.ledger(), visits };
         registry.register_collector(Box::new(page));
         let mut text = String::new();
         match text::encode(&mut text, &registry) {
@@ -76,6 +80,8 @@ struct Page {
     names: Vec<(Method, &'static str)>,
     /// What happened in the store of results, if there is one.
     ledger: Option<LedgerStats>,
+    /// Who has come for the page, if it is served.
+    visits: Option<Visits>,
 }
 
 type Labels<'a> = [(&'a str, String)];
@@ -280,6 +286,12 @@ impl Collector for Page {
         self.connections(&mut to, &sum.connections)?;
         if let Some(ledger) = &self.ledger {
             self.results(&mut to, ledger)?;
+        }
+        if let Some(visits) = self.visits {
+            let counters = [("admitted", visits.admitted), ("gave_way", visits.gave_way)];
+            let counters = counters.map(|(name, value)| (name.to_string(), value)).to_vec();
+            let help = "Connections for this page: let in, and cut off as others came for it";
+            to.counters("page_visits", help, "what", counters)?;
         }
         self.cores(&mut to)
     }

@@ -64,6 +64,9 @@ fn a_page_tells_calls_ends_times_and_the_loop() {
         let all = ["le=\"+Inf\"", "method=\"echo\""];
         assert_eq!(value(&page, "bowline_queue_wait_seconds_bucket", &all), 3.0);
         assert!(value(&page, "bowline_loop_turns_total", &["core=\"0\""]) > 0.0);
+        let visits = |what| value(&page, "bowline_page_visits_total", &[what]);
+        assert_eq!(visits("what=\"admitted\""), f64::from(again + 1));
+        assert_eq!(visits("what=\"gave_way\""), 0.0);
         assert!(page.ends_with("# EOF\n"));
     }
     assert_eq!(server.control().histograms().unwrap().methods[0].service.len(), 3);
