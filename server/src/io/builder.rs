@@ -190,10 +190,10 @@ pub enum ServeError {
     #[error("{0}")]
     Runtime(#[from] bowline_runtime::Error),
     /// The service could not be made.
-    #[error("the service can't start: {0}")]
+    #[error("the service can't start: {}{}", .0, cures::of_limit(.0))]
     Service(io::Error),
     /// Signals can't be heard.
-    #[error("can't hear signals: {0}")]
+    #[error("can't hear signals: {}{}", .0, cures::of_limit(.0))]
     Signals(io::Error),
     /// The thread of a core could not be made.
     #[error(

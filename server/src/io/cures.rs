@@ -8,22 +8,35 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// What helps against an error of who wants to listen, to accept or to have a thread, as the end of a
 /// sentence; nothing, if that says itself what to do.
 pub(super) fn of_lack(error: &io::Error) -> &'static str {
-    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     match error.kind() {
         io::ErrorKind::AddrInUse => "; end who listens there (`ss -ltnp`), or take another port",
         io::ErrorKind::AddrNotAvailable => "; take an address that this host has (`ip address`)",
         io::ErrorKind::PermissionDenied => {
             "; take a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"
         }
-        _ if is(Errno::MFILE) || is(Errno::NFILE) => {
-            "; raise the limit of open files (`ulimit -n`, LimitNOFILE of the service)"
-        }
         // Of a thread.
-        _ if is(Errno::AGAIN) => {
+        _ if is(error, Errno::AGAIN) => {
             "; raise the limit of threads (`ulimit -u`, TasksMax of the service)"
         }
-        _ => "",
+        _ => of_limit(error),
     }
+}
+
+/// As [`of_lack`], of whatever was tried.
+pub(super) fn of_limit(error: &io::Error) -> &'static str {
+    if is(error, Errno::MFILE) || is(error, Errno::NFILE) {
+        return "; raise the limit of open files (`ulimit -n`, LimitNOFILE of the service)";
+    }
+    // What nobody cancelled, the kernel does where it has no thread for it.
+    if is(error, Errno::CANCELED) {
+        return "; if the kernel has no thread for it: raise the limit of threads (`ulimit -u`, \
+                TasksMax of the service)";
+    }
+    ""
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 /// Sees to it that the process may have so many descriptors open, as far as it may raise its own
@@ -56,6 +69,7 @@ fn raised(limit: Rlimit, needed: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::builder::ServeError;
     use super::*;
     use std::string::ToString;
 
@@ -84,5 +98,17 @@ mod tests {
             assert!(cure(errno).contains(word), "{errno}: {}", cure(errno));
         }
         assert_eq!(cure(Errno::INVAL), "");
+        // A service may be denied a file, or find it locked, which has nothing to do with ports.
+        assert_eq!(of_limit(&Errno::ACCESS.into()), "");
+        assert_eq!(of_limit(&Errno::AGAIN.into()), "");
+    }
+
+    #[test]
+    fn who_finds_a_limit_at_the_start_is_told_which() {
+        for (errno, word) in [(Errno::MFILE, "ulimit -n"), (Errno::CANCELED, "ulimit -u")] {
+            for error in [ServeError::Service(errno.into()), ServeError::Signals(errno.into())] {
+                assert!(error.to_string().contains(word), "{error}");
+            }
+        }
     }
 }

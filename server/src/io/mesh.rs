@@ -18,6 +18,7 @@ use bowline_runtime::net::TcpStream;
 use bowline_runtime::{Stage, sleep, spawn_at};
 
 use super::connection::End;
+use super::cures;
 use super::names::PeerAddress;
 use super::service::Service;
 use super::shell::Shell;
@@ -176,7 +177,7 @@ impl Over {
 /// Why that is.
 #[derive(Debug, thiserror::Error)]
 enum Why {
-    #[error("its name can't be looked up: {0}")]
+    #[error("its name can't be looked up: {}{}", .0, cures::of_lack(.0))]
     Unresolved(io::Error),
     #[error("it has no address")]
     NoAddress,
