@@ -29,19 +29,21 @@ impl<S: Service> Shell<S> {
             && self.accepted.borrow().iter().flatten().all(|connection| connection.out.is_empty())
     }
 
-    /// Takes on nothing new, waits up to `grace` for what is here, and says goodbye.
+    /// Takes on nothing new, waits up to `grace` for what is here unless it is hurried, and says
+    /// goodbye.
     async fn drain(self: Rc<Self>, grace: Duration) {
         self.acceptors.borrow().iter().for_each(JoinHandle::abort);
         self.core.borrow_mut().drain();
         let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
         connections.iter().for_each(|connection| connection.leave(grace));
         let all_ended = async {
-            while !self.has_nothing_left() {
+            while !self.has_nothing_left() && !self.hurried.get() {
                 self.drained.notified().await;
             }
         };
         // What is left when the time is up is told of by the close.
-        if timeout(grace, all_ended).await.is_err() {
+        let _ = timeout(grace, all_ended).await;
+        if !self.has_nothing_left() {
             let crate::core::Stats { queued, running, .. } = self.core.borrow().stats();
             tracing::warn!(
                 queued,
@@ -115,6 +117,9 @@ impl<S: Service> Inside for Shell<S> {
                 tracing::info!(?grace, "takes on nothing new, and ends");
             }
             drop(spawn(self.drain(grace)));
+        } else if grace.is_zero() {
+            self.hurried.set(true);
+            self.drained.notify();
         }
     }
 }

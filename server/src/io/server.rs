@@ -20,7 +20,7 @@ use bowline_runtime::net::{ListenOptions, TcpListener};
 use bowline_runtime::{Handle, Metrics, RemoteHandle, Runtime, Stage, spawn_at};
 
 use signal_hook::consts::{FORBIDDEN, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle as SignalsHandle, Signals};
 
 use super::builder::{Builder, ServeError};
 use super::drain::Inside;
@@ -143,18 +143,26 @@ impl Running {
     }
 
     /// Runs until the process gets SIGTERM or SIGINT (or one that [`Running::hear`] was told), and
-    /// then ends in good order.
+    /// then ends in good order. A second one ends what is left of the grace.
     ///
     /// # Errors
     ///
     /// As [`Running::shut_down`]; also if signals can't be had.
     pub fn run_until_signal(mut self) -> Result<(), ServeError> {
         self.hear_signals()?;
-        if let Some(mut signals) = self.signals.take() {
+        let heard = self.signals.take().map(|mut signals| {
             signals.forever().next();
-        }
+            let (heard, control) = (signals.handle(), self.control.clone());
+            // Where no thread is to be had for it, the second one is not heard.
+            let thread = thread::Builder::new().name("bowline-signals".into());
+            drop(thread.spawn(move || hurry_at_the_next(signals, &control)));
+            heard
+        });
         let grace = self.grace;
-        self.shut_down(grace)
+        let ended = self.shut_down(grace);
+        // Its thread ends.
+        heard.as_ref().map(SignalsHandle::close);
+        ended
     }
 
     /// Hears SIGTERM and SIGINT from now on: so [`Running::run_until_signal`] returns for those, too,
@@ -194,6 +202,14 @@ impl Drop for Running {
                 tracing::error!(%error, "a server ended badly");
             }
         }
+    }
+}
+
+/// Ends the server at the next signal, if one is heard.
+fn hurry_at_the_next(mut signals: Signals, control: &Control) {
+    if let Some(signal) = signals.forever().next() {
+        tracing::warn!(signal, "told once more to end: it does not finish what is under way");
+        control.shut_down(Duration::ZERO);
     }
 }
 
@@ -332,7 +348,7 @@ impl Control {
     }
 
     /// Has the server take on nothing new, finish what it has within `grace`, say goodbye and end.
-    /// Returns at once.
+    /// Returns at once. Told again with no time at all, it finishes nothing more.
     pub fn shut_down(&self, grace: Duration) {
         for core in self.cores.iter() {
             core.handle.order(move || {

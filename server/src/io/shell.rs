@@ -70,6 +70,8 @@ pub(super) struct Shell<S: Service> {
     /// There is something to decide.
     pub(super) changed: Notify,
     pub(super) draining: Cell<bool>,
+    /// It is to end now, whatever is under way.
+    pub(super) hurried: Cell<bool>,
     /// While the core drains: a copy, a reply or a connection has ended.
     pub(super) drained: Rc<Notify>,
     /// The core is to end.
@@ -120,6 +122,7 @@ impl<S: Service> Shell<S> {
             io: Cell::default(),
             changed: Notify::new(),
             draining: Cell::new(false),
+            hurried: Cell::new(false),
             drained: Rc::new(Notify::new()),
             over: Notify::new(),
             acceptors: RefCell::default(),

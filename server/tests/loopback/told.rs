@@ -58,7 +58,9 @@ impl Subscriber for Printer {
 /// Not a test: what the server's process runs, until it is told to end.
 #[test]
 fn server() {
-    let Ok(peer) = env::var(ROLE) else { return };
+    let Ok(role) = env::var(ROLE) else { return };
+    let (peer, grace) = role.split_once(' ').unwrap();
+    let grace = Duration::from_millis(grace.parse().unwrap());
     // So that its parent never waits in vain.
     thread::spawn(|| {
         thread::park_timeout(3 * PATIENCE);
@@ -72,7 +74,7 @@ fn server() {
         let peers = [(ReplicaId(2), peer.parse().unwrap())];
         let link =
             LinkConfig { hello_timeout: PATIENCE, dead_after: PATIENCE, ..LinkConfig::default() };
-        builder.peers(peers).limits(limits).link(link).grace(Duration::from_millis(7))
+        builder.peers(peers).limits(limits).link(link).grace(grace)
     });
     server.hear_signals().unwrap();
     println!("\nready");
@@ -87,9 +89,11 @@ struct Teller {
 }
 
 impl Teller {
-    fn start(peer: SocketAddr) -> Teller {
+    /// One with this peer and this grace.
+    fn start(peer: SocketAddr, grace: Duration) -> Teller {
+        let role = format!("{peer} {}", grace.as_millis());
         let mut process = Command::new(env::current_exe().unwrap());
-        process.args(["told::server", "--exact", "--nocapture"]).env(ROLE, peer.to_string());
+        process.args(["told::server", "--exact", "--nocapture"]).env(ROLE, role);
         let mut process = process.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         Teller { process, lines, told: Vec::new() }
@@ -105,6 +109,20 @@ impl Teller {
         }
         panic!("{part:?} was not told: {:#?}", self.told);
     }
+
+    /// It serves, here.
+    fn is_ready(&mut self) -> SocketAddr {
+        let serves = self.told("message=serves");
+        assert!(serves.starts_with("INFO"), "{serves}");
+        let (_, address) = serves.split_once(" address=").unwrap();
+        let address = address.split(' ').next().unwrap().parse().unwrap();
+        self.told("ready");
+        address
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
 }
 
 impl Drop for Teller {
@@ -118,13 +136,10 @@ impl Drop for Teller {
 #[test]
 fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_short() {
     let mut fake = FakeReplica::new(2);
-    let mut teller = Teller::start(fake.address());
+    let mut teller = Teller::start(fake.address(), Duration::from_millis(7));
     let raised = teller.told("raised the limit of open files");
     assert!(raised.starts_with("INFO") && raised.contains(" from=200 to="), "{raised}");
-    let serves = teller.told("message=serves");
-    let (_, address) = serves.split_once(" address=").unwrap();
-    let address: SocketAddr = address.split(' ').next().unwrap().parse().unwrap();
-    teller.told("ready");
+    let address = teller.is_ready();
 
     let mouth = fake.dialled();
     let ear = fake.dial(address);
@@ -154,8 +169,7 @@ fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_shor
     client.request(calling(HOLD, 1), b"");
     client.request(plain(2), b"it has started by now");
     assert_eq!(client.reply().0, plain(2).attempt);
-    let pid = Pid::from_child(&teller.process);
-    kill_process(pid, Signal::TERM).unwrap();
+    teller.signal(Signal::TERM);
     assert!(teller.told("takes on nothing new").contains(" grace=7ms"));
     let cut = teller.told("ends before it has finished");
     assert!(cut.starts_with("WARN") && cut.contains(" queued=0 running=1 grace=7ms"), "{cut}");
@@ -163,4 +177,22 @@ fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_shor
     assert!(teller.process.wait().unwrap().success());
     let lost = teller.told.iter().filter(|line| line.contains("can't reach a peer"));
     assert_eq!(lost.count(), 3, "{:#?}", teller.told);
+}
+
+#[test]
+fn a_second_signal_ends_what_is_left_of_the_grace_and_is_told() {
+    let fake = FakeReplica::new(2);
+    let mut teller = Teller::start(fake.address(), 4 * PATIENCE);
+    let mut client = Peer::client(teller.is_ready());
+    client.request(calling(HOLD, 1), b"");
+    client.request(plain(2), b"it has started by now");
+    assert_eq!(client.reply().0, plain(2).attempt);
+    teller.signal(Signal::TERM);
+    teller.told("takes on nothing new");
+    teller.signal(Signal::INT);
+    let hurried = teller.told("told once more to end");
+    assert!(hurried.starts_with("WARN") && hurried.contains(" signal=2"), "{hurried}");
+    assert!(teller.told("ends before it has finished").contains(" running=1 "));
+    assert!(teller.told("message=ended").starts_with("INFO"));
+    assert!(teller.process.wait().unwrap().success());
 }
