@@ -11,7 +11,9 @@ use std::task::{Poll, Waker};
 use bowline_runtime::net::{Stream, TcpStream, UnixAddr, UnixListener, UnixStream};
 use bowline_runtime::{Runtime, Stage, metrics, spawn, spawn_at, yield_now};
 use bytes::Bytes;
-use common::{LONG, accept_one, listen, pattern, receive_exactly, rounds, run, run_on};
+use common::{
+    LONG, accept_one, listen, pattern, receive_exactly, rounds, run, run_on, run_without_timer,
+};
 
 #[test]
 fn a_message_and_its_answer_take_one_call_of_the_kernel() {
@@ -139,7 +141,7 @@ fn a_completion_queue_that_overflows_does_not_hide_what_found_no_room() {
 
 #[test]
 fn who_waits_for_what_leaves_at_a_turn_s_end_hears_that_it_is_sent() {
-    run(async {
+    run_without_timer(Runtime::builder(), || async {
         let (listener, address) = listen();
         let (client, _server) = accept_one(&listener, address).await;
         client.send(b"the only message");
@@ -150,8 +152,7 @@ fn who_waits_for_what_leaves_at_a_turn_s_end_hears_that_it_is_sent() {
 #[test]
 fn who_waits_for_what_left_in_the_middle_of_a_turn_hears_that_it_is_sent() {
     // However slow the machine, one turn is to run all tasks.
-    let runtime = Runtime::builder().budget(LONG).build().unwrap();
-    run_on(&runtime, async {
+    run_without_timer(Runtime::builder().budget(LONG), || async {
         let (listener, address) = listen();
         let (client, _server) = accept_one(&listener, address).await;
         let sending = spawn_at(Stage::Work, {
@@ -189,7 +190,7 @@ impl Drop for Told {
 
 #[test]
 fn a_piece_is_let_go_of_when_it_is_sent_though_nothing_else_happens() {
-    run(async {
+    run_without_timer(Runtime::builder(), || async {
         let (listener, address) = listen();
         let (client, _server) = accept_one(&listener, address).await;
         let told = Arc::new(Mutex::new(Err(Waker::noop().clone())));

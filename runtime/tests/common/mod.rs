@@ -6,11 +6,12 @@ pub(crate) mod log;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bowline_runtime::net::{ListenOptions, Stream, TcpListener, TcpStream};
-use bowline_runtime::{Runtime, spawn, timeout};
+use bowline_runtime::{Builder, Runtime, spawn, timeout};
 
 /// Longer than anything here takes on the slowest machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -34,6 +35,23 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
 /// Runs a test's future, but not for ever.
 pub(crate) fn run_on<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
     runtime.block_on(async { timeout(LONG, future).await.expect("the test hangs") })
+}
+
+/// Runs a test's future, but not for ever, on a runtime of which no timer goes off: one that does wakes
+/// the core, which then tells what it should have told before.
+pub(crate) fn run_without_timer<F: Future<Output = ()> + 'static>(
+    builder: Builder,
+    make: impl FnOnce() -> F + Send + 'static,
+) {
+    let (done, ended) = mpsc::channel();
+    let running = std::thread::spawn(move || {
+        builder.build().unwrap().block_on(make());
+        done.send(()).unwrap();
+    });
+    match ended.recv_timeout(LONG) {
+        Err(RecvTimeoutError::Timeout) => panic!("the test hangs"),
+        Ok(()) | Err(RecvTimeoutError::Disconnected) => running.join().unwrap(),
+    }
 }
 
 /// A listener on loopback, and its address.

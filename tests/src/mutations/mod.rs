@@ -23,6 +23,8 @@ pub struct Mutation {
     /// The test that goes red, where seeds can't tell (or not soon): one of the worlds' or of the
     /// mutated crate's own.
     pub held_by: Option<&'static str>,
+    /// The program of the crate's tests that has it, if it is not the usual one.
+    pub program: Option<&'static str>,
 }
 
 impl Mutation {
@@ -42,18 +44,29 @@ impl Mutation {
     }
 
     /// Which tests are its crate's own, as cargo is told.
-    pub fn own_tests(&self) -> &'static [&'static str] {
-        match self.package() {
+    pub fn own_tests(&self) -> Vec<&'static str> {
+        match (self.program, self.package()) {
+            (Some(program), package) => vec!["-p", package, "--test", program],
             // What it shows to others is all that it is.
-            "bowline-protocol" => &["-p", "bowline-protocol", "--test", "protocol"],
-            "bowline-client" => &["-p", "bowline-client", "--lib"],
-            "bowline-runtime" => &["-p", "bowline-runtime", "--lib"],
-            _ => &["-p", "bowline-server", "--lib"],
+            (None, "bowline-protocol") => vec!["-p", "bowline-protocol", "--test", "protocol"],
+            (None, package) => vec!["-p", package, "--lib"],
         }
+    }
+
+    /// The test that holds it is one of the worlds'.
+    pub fn is_held_by_the_worlds(&self) -> bool {
+        let groups = ["rules::", "exhaustive::", "oracles::"];
+        let is_one = |test: &str| groups.iter().any(|group| test.starts_with(group));
+        self.program.is_none() && self.held_by.is_some_and(is_one)
     }
 
     const fn held_by(self, test: &'static str) -> Mutation {
         Mutation { held_by: Some(test), ..self }
+    }
+
+    /// Held by a test of one of the crate's other programs.
+    const fn held_in(self, program: &'static str, test: &'static str) -> Mutation {
+        Mutation { program: Some(program), ..self.held_by(test) }
     }
 }
 
@@ -63,17 +76,12 @@ const fn mutation(
     find: &'static str,
     replace: &'static str,
 ) -> Mutation {
-    Mutation { name, file, find, replace, held_by: None }
+    Mutation { name, file, find, replace, held_by: None, program: None }
 }
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Mutation> {
     [server::ALL, client::ALL, protocol::ALL, shells::ALL].into_iter().flatten()
-}
-
-/// Whether a test is one of the worlds'; else it is the mutated crate's own.
-pub fn is_of_the_worlds(test: &str) -> bool {
-    ["rules::", "exhaustive::", "oracles::"].iter().any(|group| test.starts_with(group))
 }
 
 #[cfg(test)]
@@ -110,22 +118,24 @@ mod tests {
         for mutation in all() {
             let Some(test) = mutation.held_by else { continue };
             let name = test.rsplit("::").next().unwrap_or(test);
-            let folder = match is_of_the_worlds(test) {
-                true => root().join("tests/tests/simulated"),
-                false => root().join(mutation.file.split('/').next().unwrap_or_default()),
+            let own = root().join(mutation.file.split('/').next().unwrap_or_default());
+            let folder = match (mutation.is_held_by_the_worlds(), mutation.program) {
+                (true, _) => root().join("tests/tests/simulated"),
+                (false, Some(program)) => own.join("tests").join(program),
+                (false, None) => own,
             };
             let text = format!("fn {name}() {{");
             assert!(is_in(&folder, &text), "{test} ({}) is not in {folder:?}", mutation.name);
         }
     }
 
-    fn is_in(folder: &Path, text: &str) -> bool {
-        std::fs::read_dir(folder).expect("a folder").flatten().any(|entry| {
-            let path = entry.path();
-            match path.is_dir() {
-                true => is_in(&path, text),
-                false => std::fs::read_to_string(path).is_ok_and(|source| source.contains(text)),
-            }
-        })
+    /// A text is in a file below that folder, or in the file that has its name.
+    fn is_in(path: &Path, text: &str) -> bool {
+        match std::fs::read_dir(path) {
+            Ok(entries) => entries.flatten().any(|entry| is_in(&entry.path(), text)),
+            Err(_) => [path, &path.with_extension("rs")]
+                .into_iter()
+                .any(|file| std::fs::read_to_string(file).is_ok_and(|it| it.contains(text))),
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::{Mutation, mutation};
 
 const OUTBOX: &str = "protocol/src/outbox.rs";
 const ASSEMBLY: &str = "protocol/src/assembly.rs";
+const BACKOFF: &str = "protocol/src/backoff.rs";
 const LINK: &str = "protocol/src/link.rs";
 
 pub(super) const ALL: &[Mutation] = &[
@@ -56,4 +57,20 @@ pub(super) const ALL: &[Mutation] = &[
         "            Instant::FAR_FUTURE",
     )
     .held_by("rules::a_server_without_power_is_found_out_by_its_silence_and_costs_no_call"),
+    mutation(
+        "who is not there is dialled as often as ever",
+        BACKOFF,
+        "        self.span = self.span.saturating_mul(2).min(self.max);",
+        "",
+    )
+    .held_by("waits::waits_double_up_to_the_cap_and_start_over_after_a_success"),
+    mutation(
+        "a connection that breaks as soon as it is up is dialled again as if nothing were",
+        BACKOFF,
+        "                if up >= self.steady {",
+        "                if up >= Duration::ZERO {",
+    )
+    .held_by(
+        "waits::who_is_lost_as_soon_as_it_is_there_is_dialled_ever_less_often_and_told_of_once",
+    ),
 ];

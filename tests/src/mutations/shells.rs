@@ -3,7 +3,12 @@
 use super::{Mutation, mutation};
 
 const SENDING: &str = "runtime/src/net/sending.rs";
+const OUTGOING: &str = "runtime/src/net/outgoing.rs";
 const RECEIVING: &str = "runtime/src/net/receiving.rs";
+const TURN: &str = "runtime/src/turn.rs";
+const RING: &str = "runtime/src/driver/ring.rs";
+const AT_ONCE: &str = "runtime/src/driver/at_once.rs";
+const SENDER: &str = "server/src/io/sender.rs";
 const CONNECTION: &str = "server/src/io/connection.rs";
 
 pub(super) const ALL: &[Mutation] = &[
@@ -31,4 +36,66 @@ pub(super) const ALL: &[Mutation] = &[
         "            shell.on_closed(conn);",
         "            let _ = conn;",
     ),
+    mutation(
+        "a core sleeps though nobody was told what left in the middle of its turn",
+        TURN,
+        "        let untold = self.driver.borrow().has_untold();",
+        "        let untold = false;",
+    )
+    .held_in(
+        "simulated",
+        "who_waits_for_what_left_in_the_middle_of_a_turn_hears_of_it_though_it_was_taken_late",
+    ),
+    mutation(
+        "a send at once counts as told before the kernel has taken it",
+        AT_ONCE,
+        "        self.sends.is_empty()",
+        "        self.taken == 0",
+    )
+    .held_by("driver::at_once::tests::what_the_kernel_has_not_taken_is_not_told_of"),
+    mutation(
+        "who waits for what is sent is told of it whenever something else happens",
+        SENDING,
+        "        let mut is_awaited = self.sending.shut.get() || !self.sending.waiting.borrow().is_empty();",
+        "        let mut is_awaited = self.sending.shut.get();",
+    )
+    .held_in("sending", "who_waits_for_what_leaves_at_a_turn_s_end_hears_that_it_is_sent"),
+    mutation(
+        "the end of what is sent waits until something else happens",
+        SENDING,
+        "        let mut is_awaited = self.sending.shut.get() || !self.sending.waiting.borrow().is_empty();",
+        "        let mut is_awaited = !self.sending.waiting.borrow().is_empty();",
+    )
+    .held_in("sending", "the_end_is_sent_after_the_last_message_though_nothing_else_happens"),
+    mutation(
+        "a piece that others wait for is kept until something else happens",
+        OUTGOING,
+        "                false if self.batch.is_kept() && !is_awaited => SendWay::AtOnce,",
+        "                false if !is_awaited => SendWay::AtOnce,",
+    )
+    .held_in("sending", "a_piece_is_let_go_of_when_it_is_sent_though_nothing_else_happens"),
+    mutation(
+        "a send that found no room passes for done while what says so overflows",
+        RING,
+        "        if !self.submission().cq_overflow() {\n            self.at_once.tell(into);\n        }",
+        "        self.at_once.tell(into);",
+    )
+    .held_in("sending", "a_completion_queue_that_overflows_does_not_hide_what_found_no_room"),
+    mutation(
+        "a reply above what the caller takes passes for a handler that failed",
+        SENDER,
+        "                let reply = Reply { status: Status::TooLarge, ..reply };",
+        "                let reply = Reply { status: Status::Failed, ..reply };",
+    )
+    .held_in(
+        "loopback",
+        "basics::a_reply_that_the_caller_does_not_take_is_told_and_breaks_no_connection",
+    ),
+    mutation(
+        "the words for a reply above what the caller takes are above that, too",
+        SENDER,
+        "                self.reply_whole(reply, options, &why.as_bytes()[..most], frees);",
+        "                let _ = most;\n                self.reply_whole(reply, options, why.as_bytes(), frees);",
+    )
+    .held_in("loopback", "basics::who_takes_next_to_nothing_is_told_in_as_many_bytes"),
 ];

@@ -4,6 +4,7 @@ mod program;
 mod project;
 mod results;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -19,7 +20,8 @@ use crate::results::{Caught, Results, name_of};
 /// Puts deliberate bugs into a copy of the project, one at a time, and sees each caught: by the test
 /// that is said to hold it, if one is; else by seeds, then by the tests of the worlds, then by the
 /// mutated crate's own; those in a shell by whole shells on the simulated driver. Prints a table of
-/// what caught each, after how many seeds. One that hangs is caught, too. Fails if one survives.
+/// what caught each, after how many seeds. One that hangs is caught, too. Fails if one survives, or
+/// if what is to catch them finds something where there is none.
 ///
 /// What was caught is kept beside the copy, and not tried again while the source is the same: who was
 /// interrupted starts again.
@@ -69,10 +71,14 @@ fn run(options: &Options) -> Result<bool> {
         return check(options, &project);
     }
     let mut results = Results::open(&options.dir)?;
+    let of = |mutation: &Mutation| name_of((project.state(), mutation, options.seeds));
+    let unknown = options.mutations().filter(|it| results.find(of(it)).is_none());
+    let unknown: Vec<_> = unknown.collect();
+    none_is_red(unknown.into_iter(), &project, &mut results, options.seeds)?;
     let (mut caught, mut survived) = (0, Vec::new());
     println!("{:<70} {:>5} {:>4}  caught by", "deliberate bug", "seeds", "s");
     for mutation in options.mutations() {
-        let name = name_of((project.state(), mutation, options.seeds));
+        let name = of(mutation);
         if let Some(row) = results.find(name) {
             println!("{row}");
             caught += 1;
@@ -141,25 +147,73 @@ fn check(options: &Options, project: &Project) -> Result<bool> {
     Ok(unfit == 0)
 }
 
+/// What may catch a mutation.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+enum Judge {
+    /// The worlds of so many seeds.
+    Seeds(u64),
+    /// A program of tests, as cargo is told, and which of its tests.
+    Tests(Vec<&'static str>, Vec<&'static str>),
+}
+
+impl Judge {
+    /// Those of a mutation, in the order in which they are asked.
+    fn all_of(mutation: &Mutation, seeds: u64) -> Vec<Judge> {
+        let worlds = || vec!["-p", "bowline-tests", "--test", "simulated"];
+        if let Some(test) = mutation.held_by {
+            let of_worlds = mutation.is_held_by_the_worlds();
+            let program = if of_worlds { worlds() } else { mutation.own_tests() };
+            return vec![Judge::Tests(program, vec!["--exact", test])];
+        }
+        if mutation.is_in_a_shell() {
+            return vec![Judge::Tests(vec!["-p", "bowline-tests", "--test", "shells"], vec![])];
+        }
+        vec![
+            Judge::Seeds(seeds),
+            // The worlds can't tell by chance: tests that were made for it may.
+            Judge::Tests(worlds(), vec!["rules::", "exhaustive::"]),
+            Judge::Tests(mutation.own_tests(), vec![]),
+        ]
+    }
+
+    fn ask(&self, project: &Project) -> Result<Caught> {
+        match self {
+            Judge::Seeds(seeds) => search(project, *seeds),
+            Judge::Tests(which, arguments) => tests(project, which, arguments),
+        }
+    }
+}
+
 fn catch(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Caught> {
-    let worlds = ["-p", "bowline-tests", "--test", "simulated"];
-    let own = mutation.own_tests();
-    if mutation.is_in_a_shell() {
-        return tests(project, &["-p", "bowline-tests", "--test", "shells"], &[]);
+    for judge in Judge::all_of(mutation, seeds) {
+        match judge.ask(project)? {
+            Caught::No => {}
+            caught => return Ok(caught),
+        }
     }
-    if let Some(test) = mutation.held_by {
-        let which = if mutations::is_of_the_worlds(test) { &worlds[..] } else { own };
-        return tests(project, which, &["--exact", test]);
+    Ok(Caught::No)
+}
+
+/// Asks the judges of all that is to be tried about the project as it is: one that is red anyhow would
+/// catch everything.
+fn none_is_red<'a>(
+    mutations: impl Iterator<Item = &'a Mutation>,
+    project: &Project,
+    results: &mut Results,
+    seeds: u64,
+) -> Result<()> {
+    let judges: BTreeSet<Judge> = mutations.flat_map(|it| Judge::all_of(it, seeds)).collect();
+    for judge in judges {
+        let name = name_of((project.state(), &judge));
+        if results.find(name).is_some() {
+            continue;
+        }
+        match judge.ask(project)? {
+            Caught::No => results.keep(name, &format!("{judge:?} finds nothing without a bug"))?,
+            red => return Err(format!("red without any mutation ({judge:?}): {red}").into()),
+        }
     }
-    match search(project, seeds)? {
-        Caught::No => {}
-        caught => return Ok(caught),
-    }
-    // The worlds can't tell by chance: tests that were made for it may.
-    match tests(project, &worlds, &["rules::", "exhaustive::"])? {
-        Caught::No => tests(project, own, &[]),
-        caught => Ok(caught),
-    }
+    Ok(())
 }
 
 /// Runs the worlds of so many seeds, in their order.

@@ -52,9 +52,13 @@ impl Results {
     /// Reads what is known, if anything is.
     pub(crate) fn open(dir: &Path) -> Result<Results> {
         let path = dir.join("results");
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let known = text.lines().filter_map(read).collect();
-        Ok(Results { known, file: File::options().create(true).append(true).open(path)? })
+        let text = fs::read(&path).unwrap_or_default();
+        // A line that was not written to its end says nothing, and the next must not follow it.
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let file = File::options().create(true).append(true).open(path)?;
+        file.set_len(whole as u64)?;
+        let known = String::from_utf8_lossy(&text[..whole]).lines().filter_map(read).collect();
+        Ok(Results { known, file })
     }
 
     /// The row that is known by this name.
@@ -64,11 +68,12 @@ impl Results {
 
     /// Keeps a row.
     pub(crate) fn keep(&mut self, name: u64, row: &str) -> Result<()> {
+        self.known.insert(name, row.to_owned());
         Ok(writeln!(self.file, "{name:x} {row}")?)
     }
 }
 
-/// A line of the file; None if it was not written to its end.
+/// A line of the file; None if it is none of ours.
 fn read(line: &str) -> Option<(u64, String)> {
     let (name, row) = line.split_once(' ')?;
     Some((u64::from_str_radix(name, 16).ok()?, row.to_owned()))
@@ -79,4 +84,29 @@ pub(crate) fn name_of(what: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_off_is_no_result_and_spoils_no_other() -> Result<()> {
+        let dir = std::env::temp_dir().join(format!("bowline-results-{}", std::process::id()));
+        fs::create_dir_all(&dir)?;
+        let row = "a bug   1  2  test a::b";
+        Results::open(&dir)?.keep(1, row)?;
+        Results::open(&dir)?.keep(2, row)?;
+        let file = dir.join("results");
+        for cut in 1..format!("2 {row}").len() {
+            let mut text = format!("1 {row}\n2 {row}");
+            text.truncate(text.len() - cut);
+            fs::write(&file, text)?;
+            let mut results = Results::open(&dir)?;
+            assert_eq!((results.find(1), results.find(2)), (Some(row), None));
+            results.keep(3, row)?;
+            assert_eq!(Results::open(&dir)?.find(3), Some(row));
+        }
+        Ok(fs::remove_dir_all(dir)?)
+    }
 }
