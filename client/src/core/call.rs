@@ -81,6 +81,12 @@ impl Copied {
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.state, State::Queued | State::Sent)
     }
+
+    /// Its server ended it without a result, and not for its twin's sake. If that one does so with
+    /// whatever it is sent, each copy is followed by another that may run, too: those have to be paid.
+    pub(crate) const fn feeds_itself(&self) -> bool {
+        self.failed && matches!(self.state, State::Ended(End::Replied | End::Aborted))
+    }
 }
 
 /// What became of a call's copies at one replica.

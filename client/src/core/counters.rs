@@ -78,7 +78,8 @@ pub struct Counters {
     pub executions: u64,
     /// Copies that were seen to start, and whose reply was not used.
     pub wasted: u64,
-    /// Error replies that did not end their call at once.
+    /// Error replies that did not end their call at once, and copies that servers stopped of their own
+    /// accord as they ran.
     pub errors: u64,
     /// Of those: replies that were not as fresh as their calls demand.
     pub stale: u64,

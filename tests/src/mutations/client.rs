@@ -12,6 +12,7 @@ const BUDGET: &str = "client/src/core/budget.rs";
 const OUTCOME: &str = "client/src/core/outcome.rs";
 const CALL: &str = "client/src/core/call.rs";
 const ROOM: &str = "client/src/core/room.rs";
+const RETRY: &str = "client/src/core/calls/retry.rs";
 const STRAND: &str = "client/src/core/calls/strand.rs";
 const LINES: &str = "client/src/core/calls/lines.rs";
 const KEYED: &str = "client/src/core/calls/keyed.rs";
@@ -38,8 +39,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "the call is sent again only if the connection's end comes last",
         EXTRA,
-        "        if call.live == 0 {\n            return self.redispatch(slot, end, now);",
-        "        if call.live == 0 && end == End::Lost {\n            return self.redispatch(slot, end, now);",
+        "        if call.live == 0 {\n            return self.redispatch(slot, n, now);",
+        "        if call.live == 0 && call.copies[usize::from(n)].state == State::Ended(End::Lost) {\n            return self.redispatch(slot, n, now);",
     ),
     mutation(
         "the relay drops the reason",
@@ -346,10 +347,38 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a call that ran and has to wait for a replica is sent to that whether a token is there or not",
         EXTRA,
-        "        if end == End::Replied && !self.afford(slot, Token::Paid, now) {",
-        "        let is_there = self.pick_other(slot, now).is_some();\n        if end == End::Replied && is_there && !self.afford(slot, Token::Paid, now) {",
+        "        if self.slots.get(slot).copies[usize::from(n)].feeds_itself()",
+        "        if self.pick_other(slot, now).is_some() && self.slots.get(slot).copies[usize::from(n)].feeds_itself()",
     )
     .held_by("core::calls::tests::stranding::a_call_that_ran_waits_for_a_replica_only_if_the_budget_affords_it"),
+    mutation(
+        "who stops each copy as it runs has the next for nothing",
+        CALL,
+        "        self.failed && matches!(self.state, State::Ended(End::Replied | End::Aborted))",
+        "        self.failed && matches!(self.state, State::Ended(End::Replied))",
+    )
+    .held_by("core::calls::tests::tying::a_copy_that_its_server_stopped_of_its_own_accord_as_it_ran_is_followed_only_for_a_token"),
+    mutation(
+        "a copy that its twin stopped is followed only for a token",
+        CALL,
+        "        self.failed && matches!(self.state, State::Ended(End::Replied | End::Aborted))",
+        "        matches!(self.state, State::Ended(End::Replied | End::Aborted))",
+    )
+    .held_by("core::calls::tests::tying::a_copy_that_its_twin_stopped_is_followed_without_a_token_too_if_the_twin_is_lost"),
+    mutation(
+        "a retry is planned of which nobody could be asked",
+        RETRY,
+        "        let may_be = call.was_only_refused() && call.is_any_to_be_forgiven();",
+        "        let may_be = call.was_only_refused() && (call.is_any_to_be_forgiven() || true);",
+    )
+    .held_by("core::calls::tests::retrying::no_retry_is_planned_of_which_no_replica_could_be_asked"),
+    mutation(
+        "who broke long ago is waited for as long as who broke just now",
+        STRAND,
+        "        back.max().map_or(until, |back| back.min(until))",
+        "        back.max().map_or(until, |back| back.max(until))",
+    )
+    .held_by("core::calls::tests::stranding::one_whose_connection_broke_is_waited_for_since_it_broke_and_not_since_the_call_was_failed"),
     mutation(
         "who stopped a copy of its own accord is asked again",
         FRAMES,
@@ -365,7 +394,7 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a stale answer is the end of its call",
         FRAMES,
-        "                let done = self.hold_and_carry_on(slot, error, now);",
+        "                let done = self.hold_and_carry_on(slot, n, error, now);",
         "                let done = Some(self.win(slot, n, Err(error), now));",
     ),
     mutation(

@@ -276,7 +276,7 @@ impl<P> Calls<P> {
             self.end_copy(slot, n, end, now);
             if self.slots.get(slot).is_waiting() {
                 self.hold(slot, Error::new(ErrorKind::ConnectionLost, Executed::Unknown));
-                let done = self.carry_on(slot, end, now);
+                let done = self.carry_on(slot, n, now);
                 self.effects.extend(done.map(Pending::Done));
             } else {
                 self.end_watched(slot, now);

@@ -220,9 +220,9 @@ impl<P> Calls<P> {
         }
     }
 
-    /// A copy of a call that waits has ended without a result: `end` says how. Sees to it that the
-    /// call still has a copy out, or is done.
-    pub(super) fn carry_on(&mut self, slot: u32, end: End, now: Instant) -> Option<Done> {
+    /// A copy of a call that waits has ended without a result. Sees to it that the call still has a
+    /// copy out, or is done.
+    pub(super) fn carry_on(&mut self, slot: u32, n: u8, now: Instant) -> Option<Done> {
         let call = self.slots.get(slot);
         if now >= call.deadline {
             return Some(self.fail_with(slot, ErrorKind::DeadlineExceeded, now));
@@ -233,23 +233,26 @@ impl<P> Calls<P> {
         }
         let call = self.slots.get(slot);
         if call.live == 0 {
-            return self.redispatch(slot, end, now);
+            return self.redispatch(slot, n, now);
         }
-        let pending = call.hedge_at != Instant::FAR_FUTURE;
-        if pending && matches!(end, End::Replied | End::Lost | End::Shed | End::Rejected) {
+        // A copy that its twin stopped has not failed the call: that other one is at work on it.
+        if call.hedge_at != Instant::FAR_FUTURE && call.copies[usize::from(n)].failed {
             self.fire_hedge(slot, now);
             self.arm(slot);
         }
         None
     }
 
-    /// No copy is out any more: sends another, at once, or ends the call with the error it holds.
-    fn redispatch(&mut self, slot: u32, end: End, now: Instant) -> Option<Done> {
+    /// No copy is out any more, and that one ended last: sends another, at once, or ends the call with
+    /// the error it holds.
+    fn redispatch(&mut self, slot: u32, n: u8, now: Instant) -> Option<Done> {
         if !self.may_go_again(slot) {
             return Some(self.fail_held(slot, now));
         }
         // Before a replica is looked for: one that the call has to wait for is not to be had for less.
-        if end == End::Replied && !self.afford(slot, Token::Paid, now) {
+        if self.slots.get(slot).copies[usize::from(n)].feeds_itself()
+            && !self.afford(slot, Token::Paid, now)
+        {
             return Some(self.fail_held(slot, now));
         }
         let remaining = self.slots.get(slot).deadline - now;
@@ -306,7 +309,7 @@ impl<P> Calls<P> {
     pub(super) fn send_again(&mut self, slot: u32, place: u16, now: Instant) {
         if !self.afford(slot, Token::Paid, now) {
             // A connection that breaks takes all its copies with it, more than any burst covers.
-            // It does so once, so this can't feed on itself; an error reply can.
+            // It does so once, so this can't feed on itself; what servers answer can.
             self.counters.uncharged += 1;
         }
         self.launch(slot, place, Cause::Redispatch, now);

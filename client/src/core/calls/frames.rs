@@ -61,13 +61,13 @@ impl<P> Calls<P> {
                 Some(self.win(slot, n, Err(error), now))
             }
             Verdict::Retryable => {
-                self.hold_and_carry_on(slot, Error::new(kind_of(reply.status), executed), now)
+                self.hold_and_carry_on(slot, n, Error::new(kind_of(reply.status), executed), now)
             }
             Verdict::Stale => {
                 self.counters.stale += 1;
                 let kept = self.keep_older(slot, reply.status, brought.fresh);
                 let error = Error::new(ErrorKind::Stale, executed);
-                let done = self.hold_and_carry_on(slot, error, now);
+                let done = self.hold_and_carry_on(slot, n, error, now);
                 if let Some(older) = kept {
                     self.effects.extend(done.map(Pending::Done));
                     return older;
@@ -113,10 +113,10 @@ impl<P> Calls<P> {
         }
     }
 
-    fn hold_and_carry_on(&mut self, slot: u32, error: Error, now: Instant) -> Option<Done> {
+    fn hold_and_carry_on(&mut self, slot: u32, n: u8, error: Error, now: Instant) -> Option<Done> {
         self.counters.errors += 1;
         self.hold(slot, error);
-        self.carry_on(slot, End::Replied, now)
+        self.carry_on(slot, n, now)
     }
 
     /// What a reply is worth to its call. Of one that is done only the status is of interest still:
@@ -171,6 +171,7 @@ impl<P> Calls<P> {
         let by_twin = copy.tied && ended.by == Some(u16::from(Call::<P>::twin_of(n)));
         let late = ended.how == How::Aborted && now >= copy.until;
         if ended.how != How::Shed && !by_twin && !late && call.is_waiting() {
+            self.counters.errors += u64::from(ended.how == How::Aborted);
             self.see_failure(copy.replica, now);
         }
         let (end, kind, executed) = match ended.how {
@@ -208,7 +209,7 @@ impl<P> Calls<P> {
             self.slots.get_mut(slot).copies[usize::from(n)].failed = true;
             self.hold(slot, error);
         }
-        let done = self.carry_on(slot, end, now);
+        let done = self.carry_on(slot, n, now);
         self.effects.extend(done.map(Pending::Done));
     }
 

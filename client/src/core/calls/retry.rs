@@ -17,7 +17,8 @@ impl<P> Calls<P> {
         let call = self.slots.get(slot);
         let own = self.policies.limits(call.name, call.instead_of).retry;
         let Some(rule) = own.or(self.config.retry) else { return false };
-        if call.retries >= rule.most || !call.was_only_refused() || self.is_used_up(slot) {
+        let may_be = call.was_only_refused() && call.is_any_to_be_forgiven();
+        if call.retries >= rule.most || !may_be || self.is_used_up(slot) {
             return false;
         }
         let span = (rule.first * (1 << call.retries)).min(rule.max);
@@ -83,6 +84,15 @@ impl<P> Call<P> {
             Some(ErrorKind::Overloaded | ErrorKind::Shed | ErrorKind::Stale)
         );
         refused && self.never_ran()
+    }
+
+    /// There is a replica that only refused it, and so may be asked again. One that took a copy out of
+    /// its queue of its own accord, say, may not.
+    fn is_any_to_be_forgiven(&self) -> bool {
+        let failed_for_good = |place| {
+            self.copies().iter().any(|it| it.replica == place && it.failed && !is_refusal(it))
+        };
+        self.copies().iter().any(|copy| is_refusal(copy) && !failed_for_good(copy.replica))
     }
 }
 

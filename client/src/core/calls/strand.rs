@@ -15,8 +15,12 @@ impl<P> Calls<P> {
     /// No copy of the call is out; it waits for a replica.
     pub(super) fn strand(&mut self, slot: u32, now: Instant) {
         let for_room = self.lacks_room(slot);
+        let until = match for_room {
+            true => self.slots.get(slot).deadline,
+            false => self.patient_until(slot, now),
+        };
         let call = self.slots.get_mut(slot);
-        call.stranded_until = if for_room { call.deadline } else { now + self.config.patience };
+        call.stranded_until = until;
         call.hedge_at = Instant::FAR_FUTURE;
         match for_room {
             true => self.counters.waited_for_room += 1,
@@ -63,15 +67,17 @@ impl<P> Calls<P> {
     /// A replica that has not failed the call lacks room; or none that takes it is connected, and
     /// one that has not failed it may yet be.
     pub(super) fn may_strand(&self, slot: u32) -> bool {
+        self.lacks_room(slot) || self.may_connect(slot)
+    }
+
+    /// The second of these.
+    fn may_connect(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
         let allows = |place| call.key_allows(&self.replicas, place);
-        let may_connect = || {
-            !self.config.patience.is_zero()
-                && self.replicas.iter().all(|(place, it)| !it.fits(wanted) || !allows(place))
-                && self.any_could_take(slot, |_| true)
-        };
-        self.lacks_room(slot) || may_connect()
+        !self.config.patience.is_zero()
+            && self.replicas.iter().all(|(place, it)| !it.fits(wanted) || !allows(place))
+            && self.any_could_take(slot, |_| true)
     }
 
     /// All that are connected have failed the call, but one has not whose connection broke just now:
@@ -81,14 +87,30 @@ impl<P> Calls<P> {
         self.any_could_take(slot, |it| it.station.is_none() && now < it.back_until)
     }
 
-    /// Connected or not, a replica is of that kind and serves the call, takes it and has not failed it.
+    /// Until when it waits for a replica to be connected. Beside one that is and has failed it, for as
+    /// long as another is held to be back in a moment, and not for all of that time once more.
+    fn patient_until(&self, slot: u32, now: Instant) -> Instant {
+        let until = now + self.config.patience;
+        if self.may_connect(slot) {
+            return until;
+        }
+        let back = self.could_take(slot).filter(|it| it.station.is_none()).map(|it| it.back_until);
+        back.max().map_or(until, |back| back.min(until))
+    }
+
     fn any_could_take(&self, slot: u32, is_meant: impl Fn(&Replica) -> bool) -> bool {
+        self.could_take(slot).any(is_meant)
+    }
+
+    /// Those which, connected or not, serve the call, take it and have not failed it.
+    fn could_take(&self, slot: u32) -> impl Iterator<Item = &Replica> {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
-        self.replicas.iter().any(|(place, it)| {
-            let takes = is_meant(it) && it.serves(wanted) && call.size <= it.takes;
+        let may = move |&(place, it): &(u16, &Replica)| {
+            let takes = it.serves(wanted) && call.size <= it.takes;
             takes && !call.was_failed_by(place) && call.key_allows(&self.replicas, place)
-        })
+        };
+        self.replicas.iter().filter(may).map(|(_, it)| it)
     }
 
     /// No copy of the call is out, and no replica that could have one is connected. When its time is over,

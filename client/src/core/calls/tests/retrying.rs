@@ -163,14 +163,30 @@ fn a_retry_that_finds_only_replicas_that_failed_the_call_waits_for_one_that_brok
     world.closed(B);
     world.closed(C);
     let call = world.start(world.none);
+    world.overloaded(A, call, 0);
+    world.closed(A);
+    world.connected(B);
+    assert_eq!(world.sends.pop().map(|(to, _)| to), Some(B));
     // No refusal, so that it is not asked again.
-    world.ended(A, call, 0, How::Withdrawn);
+    world.ended(B, call, 1, How::Withdrawn);
     world.sends.clear();
     world.pass(MS(8));
     world.waits();
     world.nothing_sent();
-    world.connected(B);
-    assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
-    assert!(world.ok(B, call, 1).is_some());
+    world.connected(A);
+    assert_eq!(world.sent(), (A, 2, Cause::Redispatch));
+    assert!(world.ok(A, call, 2).is_some());
+    world.at_rest();
+}
+
+#[test]
+fn no_retry_is_planned_of_which_no_replica_could_be_asked() {
+    let mut world = retrying(BudgetConfig::default());
+    let call = world.start(world.none);
+    for (at, n) in [(A, 0), (B, 1), (C, 2)] {
+        world.ended(at, call, n, How::Withdrawn);
+    }
+    assert_eq!(world.result(), Err(ErrorKind::Shed), "at once");
+    assert_eq!((world.outstanding(), world.calls.counters().retries), (0, 0));
     world.at_rest();
 }

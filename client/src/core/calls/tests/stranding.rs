@@ -162,6 +162,22 @@ fn beside_replicas_that_failed_it_a_call_waits_for_one_whose_connection_broke_ju
 }
 
 #[test]
+fn one_whose_connection_broke_is_waited_for_since_it_broke_and_not_since_the_call_was_failed() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
+    world.closed(C);
+    world.pass(MS(10));
+    world.closed(B);
+    world.pass(MS(5));
+    let call = world.start(world.none);
+    world.ended(A, call, 0, How::Withdrawn);
+    world.pass(MS(14));
+    world.waits();
+    world.pass(MS(1));
+    assert_eq!(world.result(), Err(ErrorKind::Shed), "the later of both broke 20 ms ago");
+    world.at_rest();
+}
+
+#[test]
 fn one_that_is_gone_for_long_is_not_waited_for_beside_replicas_that_failed_the_call() {
     let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
     world.closed(C);

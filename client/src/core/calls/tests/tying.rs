@@ -1,6 +1,7 @@
 //! Tied pairs.
 
 use super::*;
+use crate::core::Token;
 
 /// A call whose both copies are out: #0 at A, #1 at B.
 fn pair(world: &mut World) -> CallKey {
@@ -221,6 +222,65 @@ fn a_replica_that_withdraws_whatever_it_is_sent_is_ejected() {
     world.sends.clear();
     world.start(world.none);
     assert_eq!(world.sent().0, B);
+}
+
+/// Its server stopped the copy, and not since its twin started.
+fn stopped(world: &mut World, from: ReplicaId, call: CallKey, n: u16, how: How) {
+    let ended = Ended { attempt: attempt(call, n), how, by: None, load: Load::default() };
+    world.calls.on_ended(from, &ended, world.now);
+    world.drain();
+}
+
+#[test]
+fn a_copy_that_its_server_stopped_of_its_own_accord_as_it_ran_is_followed_only_for_a_token() {
+    for burst in [0, 1] {
+        let budget = BudgetConfig { burst, fraction: 0.0, ..BudgetConfig::default() };
+        let mut world = World::with(budget, |_| {});
+        let call = world.start(world.none);
+        world.sends.clear();
+        stopped(&mut world, A, call, 0, How::Aborted);
+        assert_eq!(world.calls.counters().errors, 1);
+        if burst == 0 {
+            world.nothing_sent();
+            assert_eq!(world.result(), Err(ErrorKind::Failed));
+            assert_eq!(world.calls.counters().denied.no_token, 1);
+        } else {
+            assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+            assert!(world.ok(B, call, 1).is_some());
+            assert_eq!(world.calls.budget().level(), 0, "two ran, one of them extra");
+        }
+        assert_eq!(world.calls.counters().uncharged, 0);
+        world.at_rest();
+    }
+}
+
+#[test]
+fn a_copy_that_its_twin_stopped_is_followed_without_a_token_too_if_the_twin_is_lost() {
+    let budget = BudgetConfig { burst: 1, fraction: 0.0, ..BudgetConfig::default() };
+    let mut world = World::with(budget, |_| {});
+    let call = pair(&mut world);
+    // Another takes what there is.
+    world.calls.budget().reserve(Token::Paid).unwrap();
+    world.closed(A);
+    world.ended(B, call, 1, How::Aborted);
+    assert_eq!(world.sent(), (B, 2, Cause::Redispatch), "one fault fails no call");
+    assert_eq!((world.calls.counters().errors, world.calls.counters().uncharged), (0, 1));
+    assert!(world.ok(B, call, 2).is_some());
+    world.calls.budget().settle(1, 0, 0);
+    world.at_rest();
+}
+
+#[test]
+fn a_copy_that_its_server_stopped_of_its_own_accord_fires_the_pending_hedge_now() {
+    for how in [How::Aborted, How::Withdrawn] {
+        let mut world = World::new();
+        let call = hedged_pair(&mut world);
+        stopped(&mut world, A, call, 0, how);
+        assert_eq!(world.sent(), (C, 2, Cause::Hedge));
+        world.ended(B, call, 1, How::Withdrawn);
+        assert!(world.ok(C, call, 2).is_some());
+        world.at_rest();
+    }
 }
 
 #[test]
