@@ -33,7 +33,12 @@ pub(super) fn line_of(text: &str, way: &[Step<'_>]) -> usize {
         value = Some(next.get_ref());
         table = value.and_then(DeValue::as_table);
     }
-    text[..at].matches('\n').count() + 1
+    line_at(text, at)
+}
+
+/// The line, from 1, of the byte at that place.
+pub(super) fn line_at(text: &str, at: usize) -> usize {
+    text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count() + 1
 }
 
 #[cfg(test)]

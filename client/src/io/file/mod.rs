@@ -110,7 +110,7 @@ use std::sync::Arc;
 
 use bowline_protocol::Method;
 
-use self::line::{Step, line_of};
+use self::line::{Step, line_at, line_of};
 use self::written::{MOST_ERROR, Written, WrittenCandidate, WrittenHedge, WrittenMethod};
 use super::config::{Config, ConnectError, MethodConfig, Replica, Spot};
 use crate::core::{Budget, Candidate, ConfigError};
@@ -129,16 +129,21 @@ pub enum FileError {
         error: io::Error,
     },
     /// It says what is one of the others.
-    #[error("{path}: {error}")]
+    #[error(fmt = write_within)]
     In {
         /// Which file.
         path: String,
         /// What is wrong there.
         error: Box<FileError>,
     },
-    /// It is no TOML, or says what is not known here. The message names the line.
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
+    /// It is no TOML, or says what is not known here. In one line; `{:#}` shows the place, too.
+    #[error(fmt = write_syntax)]
+    Syntax {
+        /// Where that is, from 1.
+        line: usize,
+        /// What is wrong there.
+        error: toml::de::Error,
+    },
     /// A value that can't be had.
     #[error("line {line}: {what}")]
     Value {
@@ -149,14 +154,28 @@ pub enum FileError {
     },
 }
 
-/// What `main` prints of an error that it returns: the line and the cure, as [`Display`] has it, and
-/// not the whole file.
+/// What `main` prints of an error that it returns: the line, as it is written, and the cure, as
+/// [`Display`] has them with `{:#}`, and not the whole file.
 ///
 /// [`Display`]: fmt::Display
 impl fmt::Debug for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        write!(f, "{self:#}")
     }
+}
+
+fn write_within(path: &str, error: &FileError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{path}: ")?;
+    fmt::Display::fmt(error, f)
+}
+
+fn write_syntax(line: &usize, error: &toml::de::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if f.alternate() {
+        return write!(f, "{}", error.to_string().trim_end());
+    }
+    // An event of a log is one line.
+    let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
+    write!(f, "line {line}: {}", lines.join(", "))
 }
 
 /// A file is no larger than that.
@@ -206,7 +225,10 @@ impl Config {
     /// The same, where the addresses of some names are known: those are not looked up, so that what
     /// else the file says (that second copies are to stop) waits for no name server.
     pub(super) fn from_toml_again(text: &str, known: &[Replica]) -> Result<Config, FileError> {
-        let written: Written = toml::from_str(text)?;
+        let written: Written = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            FileError::Syntax { line: line_at(text, at), error }
+        })?;
         let mut config = Config::new([]);
         config.core.switch.set(written.second_copies);
         written.set(&mut config.core);

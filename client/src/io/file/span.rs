@@ -18,19 +18,18 @@ impl<'de> Deserialize<'de> for Span {
 
 struct Reader;
 
+/// What is to be written.
+const A_TIME: &str = "time such as \"200us\"; the units are ns, us, ms, s, min (or m) and h";
+
 impl Visitor<'_> for Reader {
     type Value = Span;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a time such as \"200us\"; the units are ns, us, ms, s, min and h")
+        write!(f, "a {A_TIME}")
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-        read(text).map(Span).ok_or_else(|| {
-            E::custom(format!(
-                "{text:?} is no time such as \"200us\"; the units are ns, us, ms, s, min and h"
-            ))
-        })
+        read(text).map(Span).ok_or_else(|| E::custom(format!("{text:?} is no {A_TIME}")))
     }
 }
 

@@ -119,7 +119,7 @@ fn spans_have_units_up_to_hours_and_errors_name_them() {
     }
     for text in ["\"2 weeks\"", "\"300\"", "\"-1s\"", "300", "\"\""] {
         let error = patience(text).unwrap_err().to_string();
-        assert!(error.contains("ns, us, ms, s, min and h"), "{text}: {error}");
+        assert!(error.contains("ns, us, ms, s, min (or m) and h"), "{text}: {error}");
     }
 }
 
@@ -383,7 +383,27 @@ fn how_large_a_reply_may_be_is_read_and_checked() {
 fn what_main_prints_of_a_bad_file_is_the_line_and_not_the_file() {
     for text in ["[[method]]\nid = 3\nhegde = {}\n", "[[method]]\nid = 3\nmax_attempts = 9\n"] {
         let error = Config::from_toml(&format!("{REPLICA}{text}")).unwrap_err();
-        assert_eq!(format!("{error:?}"), error.to_string());
+        assert_eq!(format!("{error:?}"), format!("{error:#}"));
         assert!(format!("{error:?}").contains("line 6"), "{error:?}");
+    }
+}
+
+#[test]
+fn what_a_log_gets_of_a_bad_file_is_one_line_and_who_wants_it_sees_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("replicas.toml");
+    // An unknown key, two errors of syntax, and a value of the wrong kind.
+    for text in ["hegde = {}", "id = [1,, 2]", "idempotent =", "tie = true"] {
+        std::fs::write(&path, format!("{REPLICA}[[method]]\nid = 3\n{text}\n")).unwrap();
+        let error = Config::from_file(&path).unwrap_err();
+        let line = error.to_string();
+        assert!(line.starts_with(&format!("{}: line 6: ", path.display())), "{line}");
+        assert!(
+            !line.contains('\n') && line.len() > path.display().to_string().len() + 15,
+            "{line}"
+        );
+        let place = format!("{error:#}");
+        assert!(place.starts_with(&format!("{}: ", path.display())), "{place}");
+        assert!(place.contains(&format!("\n6 | {text}\n")), "{place}");
     }
 }
