@@ -75,8 +75,8 @@ pub enum FrontendError {
 /// A client of one replica that can't reach it knows of no other.
 fn unreached(address: &SocketAddr, error: &ConnectError) -> String {
     match error {
-        ConnectError::NoReplica { patience, last } => {
-            format!("cannot connect within {patience:?} to {last}; does 'bowline serve' run there?")
+        ConnectError::NoReplica { within, each } => {
+            format!("cannot connect within {within:?} to {each}; does 'bowline serve' run there?")
         }
         other => format!("cannot connect to {address}: {other}"),
     }
@@ -121,7 +121,7 @@ impl Frontend {
         let all: Vec<Replica> = (0..).zip(replicas).map(|(n, at)| Replica::new(n, *at)).collect();
         let mut lines = Vec::new();
         for replica in &all {
-            let config = Config { patience: PATIENCE, ..Config::new([replica.clone()]) };
+            let config = Config { connect_wait: PATIENCE, ..Config::new([replica.clone()]) };
             let address = replica.address;
             let connected = Client::connect(config).await;
             let client = connected.map_err(|source| FrontendError::Connect { address, source })?;
@@ -130,7 +130,7 @@ impl Frontend {
         let mut seats = Vec::new();
         for &policy in policies {
             let core = client_config(args, seed)?;
-            let config = Config { core, patience: PATIENCE, ..Config::new(all.clone()) };
+            let config = Config { core, connect_wait: PATIENCE, ..Config::new(all.clone()) };
             let connected = Client::connect(config).await;
             let first = replicas[0];
             let client =

@@ -332,7 +332,12 @@ impl Replicas {
 
     /// No replica, connected or not, is known to take a payload of that size.
     pub(crate) fn none_takes(&self, size: u32) -> bool {
-        !self.all.is_empty() && self.all.iter().all(|it| it.removed || size > it.takes)
+        !self.all.is_empty() && self.most_taken().is_none_or(|most| size > most)
+    }
+
+    /// The largest payload that any of them is known to take.
+    pub(crate) fn most_taken(&self) -> Option<u32> {
+        self.all.iter().filter(|it| !it.removed).map(|it| it.takes).max()
     }
 
     /// No replica of the set is there for calls of that kind.

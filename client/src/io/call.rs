@@ -191,7 +191,8 @@ impl IntoFuture for Call {
 
     fn into_future(self) -> Calling {
         let shared = self.shared.clone();
-        Calling { shared, described: Some(self), waiting: None, last_resort: None }
+        let size = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
+        Calling { shared, size, described: Some(self), waiting: None, last_resort: None }
     }
 }
 
@@ -199,6 +200,8 @@ impl IntoFuture for Call {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Calling {
     shared: Rc<Shared>,
+    /// The request's, in bytes.
+    size: u32,
     /// Until it is first polled.
     described: Option<Call>,
     /// From then on, while it has no result.
@@ -215,7 +218,10 @@ impl Future for Calling {
         if let Some(call) = this.described.take() {
             match this.begin(call, context) {
                 Ok(waiting) => this.waiting = Some(waiting),
-                Err(error) => return Poll::Ready(Err(Failure::of(error))),
+                Err(error) => {
+                    let failure = Failure::of(error).naming_limit(this.size, &this.shared);
+                    return Poll::Ready(Err(failure));
+                }
             }
         }
         let Some((place, _)) = this.waiting else {
@@ -226,7 +232,9 @@ impl Future for Calling {
             this.waiting = None;
         }
         match result {
-            Poll::Ready(Err(failure)) => this.make_do(failure, context),
+            Poll::Ready(Err(failure)) => {
+                this.make_do(failure.naming_limit(this.size, &this.shared), context)
+            }
             result => result,
         }
     }
@@ -236,7 +244,6 @@ impl Calling {
     fn begin(&mut self, call: Call, context: &Context<'_>) -> Result<(usize, CallKey), Error> {
         let shell = &self.shared.shell;
         let now = shell.now();
-        let size = u32::try_from(call.payload.len()).unwrap_or(u32::MAX);
         let defaults = shell.state.borrow().methods.find(call.method, call.options.class);
         let within = call.deadline.unwrap_or(defaults.deadline);
         if within < call.least {
@@ -247,7 +254,7 @@ impl Calling {
         let spec = Spec {
             method: call.method,
             payload: call.payload,
-            size,
+            size: self.size,
             deadline: call.until.min(now + within),
             policy: call.policy.unwrap_or(defaults.policy),
             instead_of: defaults.policy,

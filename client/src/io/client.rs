@@ -35,7 +35,7 @@ pub(super) struct Shared {
 
 impl Client {
     /// Connects to the replicas. It returns when all are connected, or, after
-    /// [`Config::patience`], when at least one is; to the others it goes on dialling.
+    /// [`Config::connect_wait`], when at least one is; to the others it goes on dialling.
     ///
     /// # Errors
     ///
@@ -53,15 +53,15 @@ impl Client {
                 shell.changed.notified().await;
             }
         };
-        if timeout(config.patience, all).await.is_err() && client.connected() == 0 {
+        if timeout(config.connect_wait, all).await.is_err() && client.connected() == 0 {
             let state = shell.state.borrow();
             let of = |replica: &Replica| {
                 let last = state.last_errors.get(&replica.id.0).map(String::as_str);
                 let last = last.unwrap_or("it has not answered yet");
                 format!("replica {} at {}: {last}", replica.id, replica.address)
             };
-            let last = config.replicas.iter().map(of).collect::<Vec<_>>().join("; ");
-            return Err(ConnectError::NoReplica { patience: config.patience, last });
+            let each = config.replicas.iter().map(of).collect::<Vec<_>>().join("; ");
+            return Err(ConnectError::NoReplica { within: config.connect_wait, each });
         }
         Ok(client)
     }
@@ -194,6 +194,26 @@ impl Client {
         let shell = self.shared.shell.clone();
         let task = spawn(numbers::publish(shell, numbers.clone(), core, every));
         self.shared.published.borrow_mut().push(task);
+    }
+}
+
+impl Shared {
+    /// Why a request of that size is too large, in bytes.
+    pub(super) fn why_not_sent(&self, size: u32) -> String {
+        let state = self.shell.state.borrow();
+        let own = state.calls.config().max_payload;
+        match size > own {
+            true => format!("the request has {size} bytes, and core.max_payload is {own} here"),
+            false => {
+                let most = state.calls.largest_request();
+                format!("the request has {size} bytes, and no replica takes more than {most}")
+            }
+        }
+    }
+
+    /// Why a reply is, of which its server says that.
+    pub(super) fn why_not_taken(&self, said: &str) -> String {
+        format!("{said}; max_reply is {} here", self.config.max_reply)
     }
 }
 

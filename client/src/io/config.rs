@@ -230,8 +230,8 @@ pub struct Config {
     pub backoff: (Duration, Duration),
     /// How long [`Client::connect`](super::Client::connect) waits for all replicas; after that it
     /// takes those that are there.
-    pub patience: Duration,
-    /// The largest payload of a reply, in bytes. Up to 64 MiB.
+    pub connect_wait: Duration,
+    /// The largest payload of a reply, in bytes. 1 B to 64 MiB.
     pub max_reply: u32,
     /// How many bytes of large replies may be on their way from one replica, in bytes; at least
     /// `max_reply`. A reply that exceeds it is cut off, and its copy as good as lost.
@@ -248,7 +248,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults for these replicas: a second to dial, 10 ms to 1 s of backoff, 2 s of patience,
+    /// The defaults for these replicas: a second to dial, 10 ms to 1 s of backoff, 2 s to wait for all,
     /// replies of up to 1 MiB, and of 64 MiB in all on their way from a replica.
     pub fn new(replicas: impl IntoIterator<Item = Replica>) -> Config {
         Config {
@@ -260,7 +260,7 @@ impl Config {
             link: LinkConfig::default(),
             dial: Duration::from_secs(1),
             backoff: (Duration::from_millis(10), Duration::from_secs(1)),
-            patience: Duration::from_secs(2),
+            connect_wait: Duration::from_secs(2),
             max_reply: 1 << 20,
             reply_budget: 64 << 20,
             payload_checksums: true,
@@ -386,12 +386,12 @@ pub enum ConnectError {
         known: String,
     },
     /// No replica could be reached.
-    #[error("no replica could be reached within {patience:?}: {last}")]
+    #[error("no replica could be reached within {within:?}: {each}")]
     NoReplica {
         /// How long it was tried.
-        patience: Duration,
+        within: Duration,
         /// Of each replica where it is, and what went wrong there last.
-        last: String,
+        each: String,
     },
 }
 

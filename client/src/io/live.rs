@@ -3,6 +3,7 @@
 //! The hot path does not look at it at all: every core has its own copy of what it needs, and a
 //! task that waits here for the next one and puts it in place between two calls.
 
+use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -11,9 +12,11 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
 
+use bowline_protocol::ServiceInfo;
 use tracing::warn;
 
 use super::config::{Config, ConnectError};
+use crate::core;
 
 /// The configuration that some clients have in common, on any number of cores: a handle that can
 /// be cloned and sent.
@@ -66,7 +69,8 @@ impl Live {
     /// Puts another configuration in place: replicas, methods, whether there are second copies, the
     /// budgets' settings, and of the machine's what [`Calls::follow`](crate::core::Calls::follow)
     /// takes over (picks, ejection, warm-up, retries, patience). Clients follow it within a turn of
-    /// their loops. All else (limits, links) stays as it was when they connected.
+    /// their loops. All else (`max_reply` and other limits, links) stays as it was when they connected;
+    /// what differs of that is logged as a warning.
     ///
     /// # Errors
     ///
@@ -100,6 +104,7 @@ impl Live {
         let wakers = std::mem::take(&mut shared.wakers);
         drop(shared);
         tell_unknown(&config, Some(&old));
+        tell_unfollowed(&old, &config);
         wakers.into_iter().for_each(Waker::wake);
         Ok(())
     }
@@ -149,6 +154,106 @@ fn tell_unknown(config: &Config, before: Option<&Config>) {
         if !known.contains(&error) {
             warn!("{error}; until it has, that is as if it were not set");
         }
+    }
+}
+
+/// Says what is set otherwise than before though no client that is connected follows it.
+fn tell_unfollowed(old: &Config, new: &Config) {
+    for (key, old, new) in unfollowed(old, new) {
+        warn!(
+            "{key} is {new} now and was {old}: clients that are connected go on with what they had; \
+             restart the program for it to count"
+        );
+    }
+}
+
+/// Each setting that only counts as a client connects, if it differs: its name, and both values.
+fn unfollowed(old: &Config, new: &Config) -> Vec<(&'static str, String, String)> {
+    // Whoever adds a setting says here whether it is followed.
+    let Config {
+        replicas: _,
+        zone: _,
+        region: _,
+        methods: _,
+        live: _,
+        core,
+        link,
+        dial,
+        backoff,
+        connect_wait,
+        max_reply,
+        reply_budget,
+        payload_checksums,
+        service,
+    } = new;
+    let core::Config {
+        reserve: _,
+        watch: _,
+        patience: _,
+        retry: _,
+        pick: _,
+        load_lifetime: _,
+        eject: _,
+        warm_up: _,
+        budget: _,
+        switch: _,
+        max_calls,
+        max_payload,
+        max_backlog,
+        latency_window,
+        max_methods,
+        labels,
+        seed,
+    } = core;
+    let name = |service: &Option<ServiceInfo>| service.map(|service| service.name);
+    let had = &old.core;
+    let all: [(&str, &dyn fmt::Debug, &dyn fmt::Debug); 15] = [
+        ("link", &old.link, link),
+        ("dial", &old.dial, dial),
+        ("backoff", &old.backoff, backoff),
+        ("connect_wait", &old.connect_wait, connect_wait),
+        ("max_reply", &old.max_reply, max_reply),
+        ("reply_budget", &old.reply_budget, reply_budget),
+        ("payload_checksums", &old.payload_checksums, payload_checksums),
+        ("service", &name(&old.service), &name(service)),
+        ("core.max_calls", &had.max_calls, max_calls),
+        ("core.max_payload", &had.max_payload, max_payload),
+        ("core.max_backlog", &had.max_backlog, max_backlog),
+        ("core.latency_window", &had.latency_window, latency_window),
+        ("core.max_methods", &had.max_methods, max_methods),
+        ("core.labels", &had.labels, labels),
+        ("core.seed", &had.seed, seed),
+    ];
+    let written = all.map(|(key, old, new)| (key, format!("{old:?}"), format!("{new:?}")));
+    written.into_iter().filter(|(_, old, new)| old != new).collect()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_file_may_say_only_the_largest_reply_is_not_followed() {
+        let replica = "[[replica]]\nid = 1\naddress = \"127.0.0.1:7000\"\n";
+        let read = |text: &str| Config::from_toml(&format!("{text}{replica}")).unwrap();
+        let others = "second_copies = false\nzone = \"a\"\nregion = \"b\"\npick = \"first\"\n\
+                      warm_up = \"1s\"\nload_lifetime = \"1s\"\nreserve = \"1ms\"\npatience = \"9s\"\n\
+                      retry = { most = 1 }\neject = { after = 9 }\nbudget = { burst = 9 }\n\
+                      [[method]]\nid = 1\nidempotent = true\n";
+        assert_eq!(unfollowed(&read(""), &read(others)), []);
+        let found = unfollowed(&read(""), &read("max_reply = 4_194_304\n"));
+        assert_eq!(found, [("max_reply", "1048576".to_owned(), "4194304".to_owned())]);
+    }
+
+    #[test]
+    fn what_a_program_sets_and_nobody_follows_is_found_by_its_name() {
+        let old = Config::new([]);
+        let mut new = Config { dial: 2 * old.dial, payload_checksums: false, ..old.clone() };
+        new.core.max_calls = 7;
+        new.core.patience *= 2;
+        let found: Vec<_> = unfollowed(&old, &new).into_iter().map(|(key, ..)| key).collect();
+        assert_eq!(found, ["dial", "payload_checksums", "core.max_calls"]);
+        assert_eq!(unfollowed(&old, &old.clone()), []);
     }
 }
 

@@ -73,7 +73,7 @@ pub struct RemoteReply {
 pub struct RemoteFailure {
     /// What happened, whether it ran, and whether it is worth asking again.
     pub error: Error,
-    /// The payload of the service's own error.
+    /// As [`Failure::payload`].
     pub payload: Vec<u8>,
     /// What it took; None if the call was not begun.
     pub outcome: Option<Outcome>,

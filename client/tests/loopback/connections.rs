@@ -73,7 +73,7 @@ fn one_replica_in_reach_is_enough_once_patience_is_over() {
         servers[0].stop();
         let mut config = config(&servers);
         // Longer than it takes to dial the one that is there, on whatever machine.
-        config.patience = Duration::from_secs(3);
+        config.connect_wait = Duration::from_secs(3);
         let client = Client::connect(config).await.unwrap();
         assert_eq!(client.connected(), 1);
         assert!(client.call(READ, b"x").deadline(DEADLINE).await.is_ok());
@@ -91,7 +91,7 @@ fn without_any_replica_the_error_says_who_failed_and_why() {
         let server = Server::start(1);
         server.stop();
         let mut config = config(std::slice::from_ref(&server));
-        config.patience = Duration::from_millis(50);
+        config.connect_wait = Duration::from_millis(50);
         let error = Client::connect(config).await.err().unwrap();
         assert!(matches!(error, ConnectError::NoReplica { .. }));
         // As `main` prints what it returns.
@@ -107,7 +107,7 @@ fn without_any_replica_the_error_says_of_each_what_went_wrong_there() {
         servers[0].stop();
         let at = |n: usize| servers[n].address;
         let mut config = Config::new([Replica::new(1, at(0)), Replica::new(2, at(1))]);
-        config.patience = Duration::from_millis(50);
+        config.connect_wait = Duration::from_millis(50);
         let text = Client::connect(config).await.err().unwrap().to_string();
         for of in [format!("replica 1 at {}: ", at(0)), format!("replica 2 at {}: ", at(1))] {
             assert!(text.contains(&of), "{text}");
@@ -154,7 +154,7 @@ fn a_stranger_at_a_replicas_address_is_not_taken_for_it() {
     run(async {
         let server = Server::start(9);
         let mut config = Config::new([Replica::new(1, server.address)]);
-        config.patience = Duration::from_millis(50);
+        config.connect_wait = Duration::from_millis(50);
         let error = Client::connect(config).await.err().unwrap();
         assert!(error.to_string().contains("replica 1 was expected"), "{error}");
     });

@@ -3,8 +3,10 @@
 mod allocations;
 mod calls;
 mod connections;
+mod ear;
 mod live;
 mod remote;
 mod server;
 mod spans;
 mod together;
+mod told;

@@ -205,7 +205,7 @@ pub(crate) fn config(servers: &[Rc<Server>]) -> Config {
 /// Nothing here is given up since the machine has too much to do.
 pub(crate) fn patient(replicas: impl IntoIterator<Item = Replica>) -> Config {
     let mut config = Config::new(replicas);
-    config.patience = LONG;
+    config.connect_wait = LONG;
     config.link = LinkConfig { hello_timeout: LONG, dead_after: LONG, ..config.link };
     config
 }

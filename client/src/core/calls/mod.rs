@@ -339,6 +339,11 @@ impl<P> Calls<P> {
         }
     }
 
+    /// The largest payload of a request that any replica takes, as far as is known, in bytes.
+    pub fn largest_request(&self) -> u32 {
+        self.replicas.most_taken().unwrap_or(0)
+    }
+
     /// What the replica says of its methods: to be said before [`Calls::on_connected`]. A call is
     /// tied or hedged only among replicas that allow a second copy of its method, and a key protects
     /// only calls of methods that keep their results by it. One that says nothing, as all before

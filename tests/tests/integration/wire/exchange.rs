@@ -115,7 +115,7 @@ fn client_of(replicas: &[u16]) -> Config {
     let mut config = Config::new(replicas.iter().map(|&id| Replica::new(id, address(id))));
     config.core.pick = PickRule::First;
     config.core.retry = None;
-    config.patience = PATIENCE;
+    config.connect_wait = PATIENCE;
     config
 }
 

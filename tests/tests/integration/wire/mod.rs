@@ -37,7 +37,7 @@ fn serve<S: Service + Clone + Send + Sync>(
 /// A client of that server, which gives nothing up since the machine has too much to do.
 fn config(server: &Running) -> Config {
     let mut config = Config::new([Replica::new(0, server.address())]);
-    config.patience = PATIENCE;
+    config.connect_wait = PATIENCE;
     config.link = LinkConfig { dead_after: PATIENCE, ..config.link };
     config
 }

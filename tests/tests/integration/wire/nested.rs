@@ -75,7 +75,7 @@ fn a_call_within_another_ends_with_it_and_by_its_deadline() {
                 ..MethodConfig::default()
             };
             let mut config = Config::new([Replica::new(0, address)]);
-            config.patience = PATIENCE;
+            config.connect_wait = PATIENCE;
             let config = config.method(WAIT, patient()).method(TELL, patient());
             Client::connect(config).await.map(Front).map_err(io::Error::other)
         })

@@ -111,11 +111,11 @@ fn a_reply_that_is_not_what_its_method_promises_is_the_peer_s_error() {
 fn a_replica_that_means_something_else_is_not_connected_to_and_named() {
     let server = server();
     let mut config = config(&server).service(other::words::SERVICE);
-    config.patience = Duration::from_millis(200);
+    config.connect_wait = Duration::from_millis(200);
     Runtime::builder().build().expect("a runtime").block_on(async {
         let Err(error) = Client::connect(config).await else { panic!("it was connected") };
-        let ConnectError::NoReplica { last, .. } = error else { panic!("{error}") };
-        assert!(last.contains("method 1 is \"get\" there and \"fetch\" here"), "{last}");
+        let ConnectError::NoReplica { each, .. } = error else { panic!("{error}") };
+        assert!(each.contains("method 1 is \"get\" there and \"fetch\" here"), "{each}");
     });
 }
 

@@ -1,0 +1,99 @@
+//! What is told, in a log and by errors, to who has to do something about it.
+
+use std::time::Duration;
+
+use bowline_client::io::Live;
+use bowline_client::{Client, Config};
+use bowline_protocol::{ErrorKind, Executed, Status};
+
+use crate::ear::{lines, listen};
+use crate::server::{Answer, LONG, READ, Server, World, config, run};
+
+/// Lets the client get on until that is so.
+async fn until(what: impl Fn() -> bool) {
+    let wait = async {
+        while !what() {
+            bowline_runtime::yield_now().await;
+        }
+    };
+    bowline_runtime::timeout(LONG, wait).await.expect("it did not come to that");
+}
+
+#[test]
+fn a_setting_that_connected_clients_do_not_follow_is_named_with_the_cure() {
+    listen();
+    let replica = bowline_client::Replica::new(1, "127.0.0.1:7000".parse().unwrap());
+    let live = Live::new(Config::new([replica])).unwrap();
+    let before = live.config().as_ref().clone();
+    live.set(Config { connect_wait: before.connect_wait, ..before.clone() }).unwrap();
+    assert_eq!(lines("WARN"), Vec::<String>::new());
+    live.set(Config { max_reply: 4096, ..before }).unwrap();
+    let told = lines("WARN");
+    assert!(told[0].starts_with("WARN max_reply is 4096 now and was 1048576: "), "{told:?}");
+    assert!(
+        told[0].ends_with("restart the program for it to count") && told.len() == 1,
+        "{told:?}"
+    );
+}
+
+#[test]
+fn each_loss_of_a_connection_is_told_but_only_the_first_of_an_outage_as_a_warning() {
+    run(async {
+        // None of its connections is steady, however slow the machine.
+        let world = World::with(|config| config.backoff.1 = LONG).await;
+        listen();
+        let server = &world.servers[0];
+        for round in 1..=3 {
+            server.break_connections();
+            until(|| server.accepted.get() == round + 1 && world.client.connected() == 3).await;
+        }
+        let about = |level| lines(level).into_iter().filter(|line| line.contains("replica=1 "));
+        assert_eq!(about("WARN").count(), 1, "{:?}", lines(""));
+        assert_eq!(about("INFO").filter(|line| line.contains("lost again: ")).count(), 2);
+    });
+}
+
+#[test]
+fn who_answers_in_the_place_of_a_replica_that_was_not_there_is_told_though_that_was_told_before() {
+    run(async {
+        let servers = [Server::start(1), Server::start(2)];
+        servers[1].stop();
+        let mut config = config(&servers);
+        config.connect_wait = Duration::from_millis(50);
+        listen();
+        let client = Client::connect(config).await.unwrap();
+        until(|| lines("WARN").iter().any(|line| line.contains("refused"))).await;
+        let other = Server::start_at(9, servers[1].address);
+        until(|| lines("WARN").iter().any(|line| line.contains("replica 2 was expected"))).await;
+        // It goes on dialling, and says no more of it.
+        let accepted = other.accepted.get();
+        until(|| other.accepted.get() > accepted + 3).await;
+        assert_eq!((lines("WARN").len(), client.connected()), (2, 1), "{:?}", lines("WARN"));
+    });
+}
+
+#[test]
+fn a_request_above_a_limit_names_it_and_both_sizes() {
+    run(async {
+        let world = World::with(|config| config.core.max_payload = 10).await;
+        let failure = world.client.call(READ, [0; 11]).await.unwrap_err();
+        let expected = "the payload is above the limit (it did not run): \
+                        the request has 11 bytes, and core.max_payload is 10 here";
+        assert_eq!(failure.to_string(), expected);
+        assert_eq!(failure.payload(), b"the request has 11 bytes, and core.max_payload is 10 here");
+        assert!(world.client.call(READ, [0; 10]).await.is_ok());
+    });
+}
+
+#[test]
+fn a_reply_above_the_limit_names_it_beside_what_the_server_says() {
+    run(async {
+        let world = World::with(|config| config.max_reply = 4096).await;
+        world.servers[0].answer.set(Answer::Fail(Status::TooLarge));
+        let failure = world.client.call(READ, b"x").deadline(LONG).await.unwrap_err();
+        let error = (failure.error().kind, failure.error().executed);
+        assert_eq!(error, (ErrorKind::PayloadTooLarge, Executed::Yes));
+        let expected = "the payload is above the limit (it ran): why; max_reply is 4096 here";
+        assert_eq!(failure.to_string(), expected);
+    });
+}
