@@ -12,6 +12,7 @@ use bowline_runtime::Instant;
 use bowline_runtime::payload::Payload;
 
 use super::client::Shared;
+use super::explain::Asked;
 use super::reply::{Failure, Reply};
 use super::shell::Age;
 use super::within::Within;
@@ -192,7 +193,8 @@ impl IntoFuture for Call {
     fn into_future(self) -> Calling {
         let shared = self.shared.clone();
         let size = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
-        Calling { shared, size, described: Some(self), waiting: None, last_resort: None }
+        let asked = Asked { method: self.method, size };
+        Calling { shared, asked, described: Some(self), waiting: None, last_resort: None }
     }
 }
 
@@ -200,8 +202,7 @@ impl IntoFuture for Call {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Calling {
     shared: Rc<Shared>,
-    /// The request's, in bytes.
-    size: u32,
+    asked: Asked,
     /// Until it is first polled.
     described: Option<Call>,
     /// From then on, while it has no result.
@@ -219,7 +220,7 @@ impl Future for Calling {
             match this.begin(call, context) {
                 Ok(waiting) => this.waiting = Some(waiting),
                 Err(error) => {
-                    let failure = Failure::of(error).naming_limit(this.size, &this.shared);
+                    let failure = this.shared.explain(this.asked, Failure::of(error));
                     return Poll::Ready(Err(failure));
                 }
             }
@@ -233,7 +234,7 @@ impl Future for Calling {
         }
         match result {
             Poll::Ready(Err(failure)) => {
-                this.make_do(failure.naming_limit(this.size, &this.shared), context)
+                this.make_do(this.shared.explain(this.asked, failure), context)
             }
             result => result,
         }
@@ -254,7 +255,7 @@ impl Calling {
         let spec = Spec {
             method: call.method,
             payload: call.payload,
-            size: self.size,
+            size: self.asked.size,
             deadline: call.until.min(now + within),
             policy: call.policy.unwrap_or(defaults.policy),
             instead_of: defaults.policy,

@@ -27,7 +27,7 @@ pub struct Client {
 /// What handles and calls hold, and tasks do not.
 pub(super) struct Shared {
     pub(super) shell: Rc<Shell>,
-    config: Config,
+    pub(super) config: Config,
     members: Rc<Members>,
     tasks: Vec<JoinHandle<()>>,
     published: RefCell<Vec<JoinHandle<()>>>,
@@ -194,26 +194,6 @@ impl Client {
         let shell = self.shared.shell.clone();
         let task = spawn(numbers::publish(shell, numbers.clone(), core, every));
         self.shared.published.borrow_mut().push(task);
-    }
-}
-
-impl Shared {
-    /// Why a request of that size is too large, in bytes.
-    pub(super) fn why_not_sent(&self, size: u32) -> String {
-        let state = self.shell.state.borrow();
-        let own = state.calls.config().max_payload;
-        match size > own {
-            true => format!("the request has {size} bytes, and core.max_payload is {own} here"),
-            false => {
-                let most = state.calls.largest_request();
-                format!("the request has {size} bytes, and no replica takes more than {most}")
-            }
-        }
-    }
-
-    /// Why a reply is, of which its server says that.
-    pub(super) fn why_not_taken(&self, said: &str) -> String {
-        format!("{said}; max_reply is {} here", self.config.max_reply)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bowline_protocol::codec::MAX_PAYLOAD;
 use bowline_protocol::{LinkConfig, Method, ReplicaId, ServiceInfo, TrafficClass};
 
+use super::explain::listed;
 use super::file::is_record;
 use super::live::Live;
 use crate::core::{
@@ -317,8 +318,7 @@ impl Config {
         let service = self.service;
         methods.filter_map(move |method| {
             let service = service.filter(|service| service.method(method).is_none())?;
-            let known = service.methods.iter().map(|it| format!("{} ({})", it.number.0, it.name));
-            let known = known.collect::<Vec<_>>().join(", ");
+            let known = listed(service.methods.iter().map(|it| (it.number, it.name)));
             Some(ConnectError::NoSuchMethod { method, service: service.name, known })
         })
     }

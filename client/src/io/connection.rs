@@ -336,10 +336,10 @@ impl<'a> Connection<'a> {
         let peer = Peer { takes: self.link.peer_takes(), features: self.link.peer_features() };
         let assembly = Assembly::new(self.max_reply, self.reply_budget);
         let most = state.calls.config().max_backlog;
-        let line = Rc::new(Line::new(self.stream.clone(), peer, assembly, most));
+        let methods = self.link.peer().and_then(|hello| hello.methods.clone());
+        state.calls.on_methods(self.replica, methods.as_ref());
+        let line = Rc::new(Line::new(self.stream.clone(), peer, methods, assembly, most));
         state.lines[at] = Some(line.clone());
-        let methods = self.link.peer().and_then(|hello| hello.methods.as_ref());
-        state.calls.on_methods(self.replica, methods);
         state.calls.on_options(self.replica, peer.features.has(Features::OPTIONS));
         state.calls.on_takes(self.replica, line.largest_request());
         state.calls.on_granted(self.replica, self.link.peer_grant());

@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bowline_protocol::{
-    Assembly, Cancel, CancelReason, Cut, Features, Frame, OptionSet, Outbox, PayloadOf, Peer,
-    Request, codec, options,
+    Assembly, Cancel, CancelReason, Cut, Features, Frame, Methods, OptionSet, Outbox, PayloadOf,
+    Peer, Request, codec, options,
 };
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::payload::Payload;
@@ -28,6 +28,8 @@ pub(super) struct Line {
     stream: TcpStream,
     /// What the replica takes and understands.
     peer: Peer,
+    /// What it says of its methods.
+    pub(super) methods: Option<Methods>,
     outbox: RefCell<Outbox<Payload>>,
     /// Replies on their way here.
     pub(super) assembly: RefCell<Assembly<Payload>>,
@@ -42,12 +44,14 @@ impl Line {
     pub(super) fn new(
         stream: TcpStream,
         peer: Peer,
+        methods: Option<Methods>,
         assembly: Assembly<Payload>,
         most: usize,
     ) -> Line {
         Line {
             stream,
             peer,
+            methods,
             outbox: RefCell::new(Outbox::new(SEGMENT)),
             assembly: RefCell::new(assembly),
             most,
@@ -188,7 +192,7 @@ mod tests {
             let takes = Takes { frame: 1 << 20, payload: 8 << 20 };
             let features = Features::OPTIONS.with(Features::SEGMENTS);
             let assembly = Assembly::new(1 << 20, 1 << 20);
-            test(&Line::new(stream, Peer { takes, features }, assembly, usize::MAX));
+            test(&Line::new(stream, Peer { takes, features }, None, assembly, usize::MAX));
         });
     }
 

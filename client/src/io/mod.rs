@@ -31,6 +31,7 @@ mod call;
 mod client;
 mod config;
 mod connection;
+mod explain;
 mod fan;
 mod file;
 mod line;

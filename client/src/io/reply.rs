@@ -1,10 +1,9 @@
 use std::fmt;
 use std::ops::Deref;
 
-use bowline_protocol::{Error, ErrorKind, Executed, Freshness, Label};
+use bowline_protocol::{Error, ErrorKind, Freshness, Label};
 use bowline_runtime::payload::Payload;
 
-use super::client::Shared;
 use super::shell::Answer;
 use crate::core::Outcome;
 
@@ -83,30 +82,14 @@ impl Failure {
         Failure { error, payload: None, outcome: None }
     }
 
-    /// The same, of a payload that is too large with the limit that it is above; `size` is the
-    /// request's, in bytes.
-    pub(super) fn naming_limit(self, size: u32, shared: &Shared) -> Failure {
-        if self.error.kind != ErrorKind::PayloadTooLarge {
-            return self;
-        }
-        let told = match self.error.executed {
-            Executed::No => shared.why_not_sent(size),
-            Executed::Yes | Executed::Unknown => {
-                shared.why_not_taken(words(self.payload()).unwrap_or("the reply is larger"))
-            }
-        };
-        let payload = Some(shared.shell.pool.copy(told.as_bytes()));
-        Failure { payload, ..self }
-    }
-
     /// What happened, whether it ran, and whether it is worth asking again.
     pub fn error(&self) -> &Error {
         &self.error
     }
 
     /// What came with the error: the payload of the service's own, or the server's words; of a payload
-    /// that is too large, which limit it is above. Empty if no reply brought the error, or another came
-    /// after that. Never a result that was refused.
+    /// that is too large, which limit it is above, and of a method that is not there, which are. Empty if
+    /// no reply brought the error, or another came after that. Never a result that was refused.
     pub fn payload(&self) -> &[u8] {
         self.payload.as_deref().unwrap_or_default()
     }
@@ -145,7 +128,7 @@ pub(super) fn write_error(
 }
 
 /// The payload as a line of text, if it is one.
-fn words(payload: &[u8]) -> Option<&str> {
+pub(super) fn words(payload: &[u8]) -> Option<&str> {
     let is_line = |it: &&str| !it.is_empty() && it.len() <= 512 && !it.contains(char::is_control);
     std::str::from_utf8(payload).ok().filter(is_line)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bowline_client::io::Live;
 use bowline_client::{Client, Config};
-use bowline_protocol::{ErrorKind, Executed, Status};
+use bowline_protocol::{ErrorKind, Executed, Method, MethodInfo, ServiceInfo, Status};
 
 use crate::ear::{lines, listen};
 use crate::server::{Answer, LONG, READ, Server, World, config, run};
@@ -82,6 +82,27 @@ fn a_request_above_a_limit_names_it_and_both_sizes() {
         assert_eq!(failure.to_string(), expected);
         assert_eq!(failure.payload(), b"the request has 11 bytes, and core.max_payload is 10 here");
         assert!(world.client.call(READ, [0; 10]).await.is_ok());
+    });
+}
+
+#[test]
+fn a_call_of_a_method_that_is_not_there_names_it_and_those_that_are() {
+    const METHODS: &[MethodInfo] =
+        &[MethodInfo::new(READ, "read"), MethodInfo::new(Method(2), "write")];
+    const INFO: ServiceInfo = ServiceInfo::new("store", METHODS);
+    run(async {
+        let server = Server::start(1);
+        for (methods, expected) in
+            [(Some(&INFO), "method 9; \"store\" has 1 (read), 2 (write)"), (None, "method 9")]
+        {
+            server.methods.set(methods);
+            server.answer.set(Answer::Fail(Status::NoSuchMethod));
+            let client = Client::connect(config(std::slice::from_ref(&server))).await.unwrap();
+            let failure = client.call(Method(9), b"x").deadline(LONG).await.unwrap_err();
+            let text = failure.to_string();
+            let ran = text.strip_suffix(expected).unwrap_or(&text);
+            assert_eq!(ran, "the service has no such method (it ran): ", "as this server says");
+        }
     });
 }
 
