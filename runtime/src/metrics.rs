@@ -53,7 +53,8 @@ macro_rules! counters {
             pub live_tasks: usize,
             /// Connections whose descriptor is open.
             pub live_connections: usize,
-            /// Requests that the kernel, or the queue to it, still holds.
+            /// Requests that the kernel, or the queue to it, still holds. What leaves as a core falls
+            /// asleep is among them until it wakes.
             pub requests_in_flight: usize,
             /// Receive buffers that the kernel can fill.
             pub free_buffers: usize,
