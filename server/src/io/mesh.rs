@@ -125,14 +125,13 @@ async fn reach<S: Service>(
     place: usize,
     good: &mut Option<SocketAddr>,
 ) -> Over {
-    let (mut found, failed) = shell.peers[place].address.find().await;
+    let (found, failed) = shell.peers[place].address.find().await;
     if failed.is_some() {
         shell.count(|io| io.mesh_unresolved += 1);
     }
     shell.know_peer(place, &found);
-    found.sort_by_key(|address| Some(*address) != *good);
     let mut over = Over::before_up(failed.map_or(Why::NoAddress, Why::Unresolved));
-    for address in found {
+    for address in in_order(found, *good) {
         over = reach_at(shell, station, address).await;
         if over.up.is_some() {
             *good = Some(address);
@@ -140,6 +139,13 @@ async fn reach<S: Service>(
         }
     }
     over
+}
+
+/// In which order addresses are dialled: where it was last, if that is one of them still; then as they
+/// were found.
+fn in_order(mut found: Vec<SocketAddr>, good: Option<SocketAddr>) -> Vec<SocketAddr> {
+    found.sort_by_key(|address| Some(*address) != good);
+    found
 }
 
 /// Dials the core at an address where any core may answer. Another one that does says where the right
@@ -227,4 +233,20 @@ async fn dial<S: Service>(shell: &Rc<Shell<S>>, station: Station, address: Socke
 fn seed(us: Station, them: Station) -> u64 {
     let packed = |station: Station| u64::from(station.replica.0) << 16 | u64::from(station.core);
     packed(us) << 32 | packed(them)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_dialled_first_where_it_was_last() {
+        let at = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let found = || [3, 1, 2].map(at).to_vec();
+        assert_eq!(in_order(found(), Some(at(2))), [2, 3, 1].map(at));
+        assert_eq!(in_order(found(), Some(at(3))), found());
+        for good in [None, Some(at(9))] {
+            assert_eq!(in_order(found(), good), found(), "{good:?}");
+        }
+    }
 }

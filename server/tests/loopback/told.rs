@@ -180,6 +180,23 @@ fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_shor
 }
 
 #[test]
+fn of_the_cores_of_a_peer_one_speaks_for_all() {
+    let fake = FakeReplica::new(2);
+    let mut teller = Teller::start(fake.address(), Duration::from_millis(7));
+    let address = teller.is_ready();
+    let _mouth = fake.answer(0, 2);
+    let ears = [1, 0].map(|core| fake.dial_as(core, address));
+    teller.told("cancels reach a peer's core");
+    drop(ears);
+    teller.told("cancels do not reach a peer's core");
+    teller.signal(Signal::TERM);
+    teller.told("message=ended");
+    let routes = teller.told.iter().filter(|line| line.contains(" reach a peer's core"));
+    assert!(routes.clone().all(|line| line.ends_with(" station=2.0")), "{:#?}", teller.told);
+    assert_eq!(routes.count(), 2, "{:#?}", teller.told);
+}
+
+#[test]
 fn a_second_signal_ends_what_is_left_of_the_grace_and_is_told() {
     let fake = FakeReplica::new(2);
     let mut teller = Teller::start(fake.address(), 4 * PATIENCE);
