@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::low_level::unregister;
+use signal_hook::{SigId, flag};
 
 /// What a shell reports of a program that SIGINT ended, and so do we.
 pub const EXIT_INTERRUPTED: u8 = 130;
@@ -16,6 +17,8 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
     signals: Vec<i32>,
+    /// What ends the process at a second one.
+    ends: Vec<SigId>,
 }
 
 impl Interrupt {
@@ -27,19 +30,23 @@ impl Interrupt {
     pub fn on_signals() -> io::Result<Self> {
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         let signals = [SIGINT, SIGTERM].into_iter().chain(hang_up).collect();
-        let interrupt = Interrupt { signals, ..Interrupt::default() };
+        let mut interrupt = Interrupt { signals, ..Interrupt::default() };
         for &signal in &interrupt.signals {
             // In this order: the first signal finds the flag down and passes the first handler.
             let asked = Arc::clone(&interrupt.asked);
-            flag::register_conditional_shutdown(signal, i32::from(EXIT_INTERRUPTED), asked)?;
+            let status = i32::from(EXIT_INTERRUPTED);
+            interrupt.ends.push(flag::register_conditional_shutdown(signal, status, asked)?);
             flag::register(signal, Arc::clone(&interrupt.asked))?;
         }
         Ok(interrupt)
     }
 
-    /// The signals that it takes note of. Who waits for signals in another way has to wait for each
-    /// of these: the first is noted here, and no longer ends the process by itself.
-    pub fn signals(&self) -> &[i32] {
+    /// The signals that it takes note of, for who waits for each of them in another way from now on:
+    /// here they are noted, and end nothing any more.
+    pub fn hand_over(&self) -> &[i32] {
+        for &end in &self.ends {
+            unregister(end);
+        }
         &self.signals
     }
 
@@ -78,10 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn one_sigterm_raises_the_flag_and_ends_nothing() {
+    fn one_sigterm_raises_the_flag_and_ends_nothing_and_after_a_hand_over_no_other_does() {
         let interrupt = Interrupt::on_signals().expect("handlers");
         assert!(!interrupt.asked());
         signal_hook::low_level::raise(SIGTERM).expect("raised");
         assert!(interrupt.asked());
+        assert!(interrupt.hand_over().contains(&SIGTERM));
+        signal_hook::low_level::raise(SIGTERM).expect("raised");
     }
 }

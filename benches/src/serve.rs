@@ -83,7 +83,8 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         made => made?,
     }
     let mut running = start(&config, set, args)?;
-    running.hear(interrupt.signals())?;
+    // From now on a second one ends what is left of the grace, and is told.
+    running.hear(interrupt.hand_over())?;
     // A signal that came before the server listens for them.
     if interrupt.asked() {
         running.shut_down(GRACE)?;
