@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bowline_time::Instant;
+use bowline_time::{Instant, Trouble};
 
 use crate::net::TcpStream;
 use crate::notify::Notify;
@@ -15,9 +15,6 @@ pub(super) const GUESTS: usize = 64;
 /// Who has come has so long to ask before it gives way to others: many round trips within a data
 /// centre.
 const MOMENT: Duration = Duration::from_millis(10);
-
-/// What was said in a log is said again only after it was well for so long.
-pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
 /// Who has come for a page so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -37,7 +34,7 @@ pub(super) struct Guests {
     visits: Cell<Visits>,
     left: Notify,
     /// When somebody last had to give way.
-    crowded: Trouble,
+    crowded: RefCell<Trouble>,
 }
 
 struct Guest {
@@ -85,24 +82,12 @@ impl Guests {
         here.remove(place).stream.abort();
         let Visits { admitted, gave_way } = self.visits.get();
         self.visits.set(Visits { admitted, gave_way: gave_way + 1 });
-        if self.crowded.is_news(now()) {
+        if self.crowded.borrow_mut().is_news(now()) {
             tracing::warn!(
                 GUESTS,
                 "as many ask for metrics as are served at a time: who says nothing gives way"
             );
         }
-    }
-}
-
-/// When something last was not as it should be: told once, until it was well for a while. So whoever
-/// makes trouble again and again can't fill a log.
-#[derive(Default)]
-pub(super) struct Trouble(Cell<Option<Instant>>);
-
-impl Trouble {
-    /// There is some. Whether it is to be told.
-    pub(super) fn is_news(&self, now: Instant) -> bool {
-        self.0.replace(Some(now)).is_none_or(|last| now >= last + SILENCE)
     }
 }
 
@@ -132,20 +117,5 @@ impl Drop for Place {
         here.retain(|guest| guest.name != self.name);
         drop(here);
         self.guests.left.notify();
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trouble_that_goes_on_is_told_once_and_again_only_after_a_time_without() {
-        let (trouble, start) = (Trouble::default(), Instant::EPOCH);
-        let second = Duration::from_secs(1);
-        assert!(trouble.is_news(start));
-        assert_eq!((1..1000).find(|after| trouble.is_news(start + second * *after)), None);
-        assert!(!trouble.is_news(start + second * 999 + SILENCE - second));
-        assert!(trouble.is_news(start + second * 998 + 2 * SILENCE));
     }
 }

@@ -34,6 +34,7 @@ use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bowline_time::Trouble;
 use bytes::Bytes;
 use crossbeam::channel::{Receiver as Ending, RecvTimeoutError};
 
@@ -47,7 +48,7 @@ use crate::{now, sleep, spawn, timeout};
 
 pub use fetch::fetch;
 pub use guests::Visits;
-use guests::{Guests, Place, Trouble};
+use guests::{Guests, Place};
 
 /// As much as a request may have, in bytes: many times what a watcher sends.
 const REQUEST_MAX: usize = 8 << 10;
@@ -185,7 +186,7 @@ async fn serve(
 }
 
 async fn attend(listener: TcpListener, desk: Rc<Desk>, guests: Rc<Guests>) {
-    let refused = Trouble::default();
+    let mut refused = Trouble::default();
     loop {
         match listener.accept().await {
             Ok(stream) => {

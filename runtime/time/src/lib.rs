@@ -5,7 +5,8 @@
 //!
 //! Two structures hold what is to happen later. A [`Wheel`] takes any deadline; a [`Lane`] takes
 //! entries that all wait equally long, and is then a mere queue. Both arm and cancel in constant
-//! time, never fire early, and allocate only to grow beyond what they ever held.
+//! time, never fire early, and allocate only to grow beyond what they ever held. What goes wrong again
+//! and again is told once: [`Trouble`] says when.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -14,10 +15,12 @@ extern crate alloc;
 mod instant;
 mod lane;
 mod nodes;
+mod trouble;
 mod wheel;
 
 pub use core::time::Duration;
 pub use instant::Instant;
 pub use lane::{Lane, LaneKey};
 pub use nodes::TimerKey;
+pub use trouble::Trouble;
 pub use wheel::Wheel;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bowline_protocol::Backoff;
 use bowline_runtime::net::TcpListener;
-use bowline_runtime::{Sleep, Stage, sleep, sleep_until, spawn_at};
+use bowline_runtime::{Sleep, Stage, now, sleep, sleep_until, spawn_at};
+use bowline_time::Trouble;
 
 use super::cures;
 use super::service::Service;
@@ -19,13 +20,11 @@ use super::shell::Shell;
 pub(super) async fn accept<S: Service>(shell: Rc<Shell<S>>, listener: TcpListener) {
     // When descriptors run out it helps nobody to ask again at once.
     let mut backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1), 0);
-    // Said once, until somebody is accepted again.
-    let mut told = false;
+    let mut trouble = Trouble::default();
     loop {
         match listener.accept().await {
             Ok(stream) => {
                 backoff.reset();
-                told = false;
                 if let Some(connection) = shell.accept(stream) {
                     let shell = shell.clone();
                     drop(spawn_at(Stage::Input, async move {
@@ -36,7 +35,7 @@ pub(super) async fn accept<S: Service>(shell: Rc<Shell<S>>, listener: TcpListene
             Err(error) => {
                 shell.count(|io| io.accept_errors += 1);
                 if !concerns_one(&error) {
-                    if !std::mem::replace(&mut told, true) {
+                    if trouble.is_news(now()) {
                         let cure = cures::of_lack(&error);
                         tracing::warn!(%error, "can't accept connections, and goes on trying{cure}");
                     }
