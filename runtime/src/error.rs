@@ -71,7 +71,7 @@ pub enum Error {
     #[error("this thread runs a runtime already")]
     Nested,
     /// Something else failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", cure(source))]
     Io {
         /// What was tried.
         what: &'static str,
@@ -133,6 +133,16 @@ impl Error {
     }
 }
 
+/// What helps against an error of which nothing else is said, as the end of a sentence.
+fn cure(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => {
+            "; raise the limit of open files (`ulimit -n`, or LimitNOFILE= in a systemd unit)"
+        }
+        _ => "",
+    }
+}
+
 /// The running kernel's release, as `uname -r` prints it.
 pub(crate) fn kernel_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease")
@@ -174,6 +184,7 @@ mod tests {
         assert!(!text(libc::EPERM, 2).contains("CAP_SYS_ADMIN"));
         assert!(text(libc::EPERM, 0).contains("seccomp profile"));
         assert!(text(libc::ENOMEM, 0).contains("ulimit -l"));
+        assert!(text(libc::EMFILE, 0).contains("ulimit -n"));
         let refused = Error::of_buffers(io::Error::from_raw_os_error(libc::EINVAL)).to_string();
         assert!(refused.contains("receive buffers") && !refused.contains(OLDEST_KERNEL));
         // As `main` prints what it returns.
