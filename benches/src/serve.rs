@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use bowline_protocol::ReplicaId;
 use bowline_server::Server;
@@ -50,6 +51,11 @@ pub enum ReplicaError {
     /// The server.
     #[error(transparent)]
     Server(#[from] ServeError),
+    /// The thread that writes the log.
+    #[error(
+        "no thread for the log: {0}; raise the limit of threads (`ulimit -u`, TasksMax of the service)"
+    )]
+    Thread(io::Error),
     /// The process that started this one.
     #[error("the process that started this replica has gone: {0}")]
     Parent(io::Error),
@@ -71,6 +77,9 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         return run_managed(&config, set, args).map(|()| RunEnd::Whole);
     }
     // A reader that stands still costs lines, and no core's time.
+    // A log without a thread panics.
+    let thread = thread::Builder::new().spawn(|| ()).map_err(ReplicaError::Thread)?;
+    let _ = thread.join();
     let (log, _until_written) = tracing_appender::non_blocking(io::stderr());
     let told = tracing_subscriber::fmt().with_max_level(args.log).with_target(false);
     told.with_ansi(false).with_writer(log).init();
