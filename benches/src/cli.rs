@@ -334,6 +334,8 @@ mod tests {
             ("load --replicas a:1 --duration 160h", "--duration", "10000000 calls"),
             ("echo client --addr 127.0.0.1:9 --inflight 4000000000", "--inflight", "65536"),
             ("echo client --addr 127.0.0.1:9 --conns 0", "--conns", "1 to"),
+            ("echo client --addr 127.0.0.1:9 --payload 16777217", "--payload", "0 to 16777216"),
+            ("echo client --addr 127.0.0.1:9 --payload -1", "--payload", "0 to 16777216"),
             ("echo client --addr 127.0.0.1:9 --seconds 1e9", "--seconds", ""),
             ("echo client --addr 127.0.0.1:9 --seconds 99999999", "--seconds", "168h"),
         ] {

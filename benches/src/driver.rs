@@ -14,7 +14,7 @@ use bowline_protocol::Cause;
 use bowline_runtime::{Instant, Notify, Runtime, clock_now, sleep, sleep_until, spawn};
 
 use self::counts::{add_up, check, seen_by, slow_device};
-pub(crate) use self::counts::{denied, fill};
+pub(crate) use self::counts::{fill, note_denied};
 use crate::cli::Policy;
 use crate::course::{Driver, Round};
 use crate::cpu;
@@ -136,10 +136,7 @@ impl Driver for Live {
             }
             fill(&mut slice, &client, &served, turn.extra_wins.get());
             notes.extend(add_up(&of, &slice.counters, counted.live));
-            let [ties, hedges, off] = denied(policy, &client);
-            slice.counters.ties_denied = ties;
-            slice.counters.hedges_denied = hedges;
-            slice.counters.hedges_switched_off = off;
+            note_denied(&mut slice, policy, &client);
             Ok(slice)
         })
     }

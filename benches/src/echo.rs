@@ -21,8 +21,8 @@ use crate::output::{print, say};
 use crate::run::RunEnd;
 
 const ECHO: Method = Method(1);
-/// The largest payload, in bytes.
-const PAYLOAD_MAX: u32 = 16 << 20;
+/// The largest payload that either side takes, in bytes.
+pub const PAYLOAD_MAX: u32 = 16 << 20;
 /// Calls that the server has room to run at once: more than clients are to have in flight, so that
 /// an echo measures the stack, and never the queue and what overload does to it.
 const IN_FLIGHT: u32 = 1 << 16;
@@ -43,9 +43,6 @@ pub enum EchoError {
     /// The connection.
     #[error("{0}; does 'bowline echo server' run there?")]
     Connect(#[from] ConnectError),
-    /// A payload that neither side takes.
-    #[error("--payload is {0}, more than the {PAYLOAD_MAX} bytes that the server takes")]
-    Payload(usize),
     /// A call failed.
     #[error("a call failed: {0}")]
     Call(String),
@@ -121,9 +118,6 @@ struct Line {
 /// # Errors
 /// No connection, or a call that failed.
 pub fn drive(args: &EchoClientArgs) -> Result<RunEnd, EchoError> {
-    if args.payload > PAYLOAD_MAX as usize {
-        return Err(EchoError::Payload(args.payload));
-    }
     let runtime = Runtime::builder().pin(args.cpu).spin(args.spin).build()?;
     let interrupt = Interrupt::on_signals().map_err(EchoError::Signals)?;
     let line = runtime.block_on(measure(args, &interrupt))?;

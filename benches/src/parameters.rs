@@ -7,7 +7,7 @@ use bowline_runtime::clock;
 use crate::cli::{CompareArgs, Copies, FaultArgs, LoadArgs, LoadShape, PolicyArgs, SimulateArgs};
 use crate::faults::Pattern;
 use crate::model::{ModelSpec, show_span};
-use crate::policies::burst;
+use crate::policies::show_budget;
 use crate::simulate::Setting;
 use crate::units::{show_duration, show_size, three_digits};
 
@@ -66,6 +66,8 @@ pub fn of_simulation(args: &SimulateArgs, setting: &Setting) -> Parameters {
         }
     };
     let mut list = of_world(setting);
+    let budgets: Vec<String> = args.sweep.budgets.iter().map(|&it| show_budget(it)).collect();
+    list.push(("budget".into(), budgets.join("; ")));
     list.push(("stalls".into(), stalls));
     list.push(("calls".into(), format!("{} a policy and round", args.calls)));
     list.push(("rounds".into(), args.rounds.to_string()));
@@ -135,10 +137,7 @@ fn of_policies(policy: &PolicyArgs) -> Parameters {
     vec![
         ("first replica".into(), policy.pick.to_string()),
         ("hedge delay".into(), delay),
-        (
-            "budget".into(),
-            format!("{} % of the calls, and {} at once", 100.0 * policy.budget, burst(policy)),
-        ),
+        ("budget".into(), show_budget(policy.budget)),
         ("stagger".into(), stagger),
     ]
 }

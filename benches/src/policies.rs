@@ -8,6 +8,7 @@ use bowline_client::core::{
 };
 
 use crate::cli::{self, Pick, PolicyArgs};
+use crate::units::three_digits;
 
 /// Tokens that the bucket holds, at most and at first: what a burst of slow calls may take at once.
 /// A tied call holds a token while it is under way, so that there must be as many as calls in
@@ -15,8 +16,13 @@ use crate::cli::{self, Pick, PolicyArgs};
 const BURST: u32 = 512;
 
 /// Tokens that a policy has to begin with. Without a budget there are none: 0 means 0.
-pub fn burst(args: &PolicyArgs) -> u32 {
-    if args.budget > 0.0 { BURST } else { 0 }
+const fn burst(budget: f64) -> u32 {
+    if budget > 0.0 { BURST } else { 0 }
+}
+
+/// A budget in words: a share of the calls, and what may be spent at once.
+pub fn show_budget(budget: f64) -> String {
+    format!("{} % of the calls, and {} at once", three_digits(100.0 * budget), burst(budget))
 }
 
 /// What the client is to do under `policy`.
@@ -46,7 +52,7 @@ pub fn client_config(args: &PolicyArgs, seed: u64) -> Result<Config, ConfigError
 pub fn budget_config(args: &PolicyArgs) -> BudgetConfig {
     BudgetConfig {
         fraction: args.budget,
-        burst: burst(args),
+        burst: burst(args.budget),
         outstanding: BURST,
         ..BudgetConfig::default()
     }
@@ -70,7 +76,7 @@ mod tests {
 
     fn burst_of(budget: &str) -> u32 {
         match parse(["bowline", "--budget", budget]) {
-            Ok(Command::Compare(args)) => burst(&args.policy),
+            Ok(Command::Compare(args)) => burst(args.policy.budget),
             other => panic!("{budget} gave {other:?}"),
         }
     }
@@ -79,5 +85,6 @@ mod tests {
     fn a_budget_of_nothing_allows_nothing() {
         assert_eq!(burst_of("0%"), 0);
         assert_eq!(burst_of("10%"), BURST);
+        assert!(show_budget(0.0).ends_with("and 0 at once"), "{}", show_budget(0.0));
     }
 }

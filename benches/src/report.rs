@@ -13,6 +13,7 @@ mod table;
 mod utc;
 mod verdict;
 
+use core::cmp::Reverse;
 use std::time::SystemTime;
 
 pub use folder::{Folder, ReportError};
@@ -22,8 +23,10 @@ pub use rows::glossary;
 pub use table::{lay_out, sweep_table, table};
 
 use crate::setup::Machine;
-use crate::stats::{Quantile, Rounds, Spread, Summary, Validity, comparable, ratio_to_baseline};
-use crate::units::show_duration;
+use crate::stats::{
+    Denial, Quantile, Rounds, Spread, Summary, Validity, comparable, ratio_to_baseline,
+};
+use crate::units::{show_duration, three_digits};
 
 /// Stands before the figures of a simulation.
 pub const SIMULATED: &str = "SIMULATED, not measured: the client's and the replicas' own code in \
@@ -296,23 +299,37 @@ fn held_back(summary: &Summary) -> Vec<String> {
     /// Of the calls: fewer hardly move a percentile that is shown.
     const WORTH_TELLING: f64 = 0.01;
     let shares = [
-        (summary.ties_denied_rate(), "were not tied: no budget, or no second replica"),
-        (summary.hedges_denied_rate(), "were denied a hedge: no budget, time, samples or replica"),
+        (summary.ties_denied_rate(), "were not tied"),
+        (summary.hedges_denied_rate(), "were denied a hedge"),
         (summary.switched_off_rate(), "met hedging when it had switched itself off"),
     ];
     let told = shares.into_iter().filter_map(|(share, what)| {
         let share = share.filter(|share| *share > WORTH_TELLING)?;
         Some(format!("{}: {:.1} % of the calls {what}.", summary.policy, 100.0 * share))
     });
-    told.collect()
+    let denied = shares[..2].iter().any(|(share, _)| share.is_some_and(|it| it > WORTH_TELLING));
+    told.chain(why_denied(summary).filter(|_| denied)).collect()
+}
+
+/// What stood against the copies that were not sent, in a sentence, the commonest first.
+fn why_denied(summary: &Summary) -> Option<String> {
+    let mut reasons: Vec<_> = summary.denied().iter().collect();
+    reasons.sort_by_key(|(_, copies)| Reverse(**copies));
+    let all: u64 = summary.denied().values().sum();
+    let share = |copies: u64| three_digits(100.0 * copies as f64 / all as f64);
+    let each = |(why, &copies): (&Denial, &u64)| format!("{} % {}", share(copies), why.words);
+    let reasons: Vec<String> = reasons.into_iter().map(each).collect();
+    let told = || format!("{}: of the copies denied, {}.", summary.policy, reasons.join(", "));
+    (all > 0).then(told)
 }
 
 #[cfg(test)]
 mod tests {
+    use bowline_client::core::Denied;
     use bowline_protocol::ErrorKind;
 
     use super::*;
-    use crate::stats::CallEnd;
+    use crate::stats::{CallEnd, denials};
 
     #[test]
     fn there_is_no_verdict_on_ties_where_most_calls_were_not_tied() {
@@ -460,6 +477,23 @@ mod tests {
         assert_eq!(report.warnings(), [told]);
         report.policies[2].slices[0].counters.ties_denied = 361;
         assert!(report.warnings()[1].starts_with("tied: 1.0 % of the calls were not tied"));
+    }
+
+    #[test]
+    fn what_stood_against_second_copies_is_told_the_commonest_first() {
+        let mut report = sample::report();
+        let slices = &mut report.policies[1].slices;
+        let none = Denied::default();
+        slices[0].denied = denials(&Denied { no_candidate: 10, no_token: 300, ..none }).collect();
+        slices[1].denied = denials(&Denied { no_token: 90, ..none }).collect();
+        assert!(report.warnings().is_empty(), "so few are not worth telling");
+        report.policies[1].slices[0].counters.hedges_denied = 400;
+        let told = [
+            "hedged: 1.1 % of the calls were denied a hedge.",
+            "hedged: of the copies denied, 97.5 % found the budget spent, 2.50 % found no other \
+             replica.",
+        ];
+        assert_eq!(report.warnings(), told);
     }
 }
 

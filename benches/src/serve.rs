@@ -19,6 +19,7 @@ use crate::progress::Progress;
 use crate::replicas::{die_with_parent, send_ready, send_serving, wait_for_peers};
 use crate::run::RunEnd;
 use crate::serve_config::{ConfigError, ServeConfig};
+use crate::setup::Machine;
 use crate::store::{BlockStore, Device, StoreConfig};
 use crate::units::show_size;
 
@@ -83,6 +84,9 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
     let (log, _until_written) = tracing_appender::non_blocking(io::stderr());
     let told = tracing_subscriber::fmt().with_max_level(args.log).with_target(false);
     told.with_ansi(false).with_writer(log).init();
+    if let Some(slow) = Machine::read().slow_clock() {
+        tracing::warn!("{slow}");
+    }
     let interrupt = Interrupt::on_signals().map_err(ReplicaError::Signals)?;
     match prepare(&config, &set, &interrupt) {
         Err(error @ DataError::Interrupted { .. }) => {

@@ -1,12 +1,15 @@
 //! What a replica is told: by options, by a TOML file, by default, in this order.
 
+use core::fmt;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use bowline_server::io::{PeerAddress, PeerAddressError};
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 use toml::Spanned;
 
@@ -79,6 +82,18 @@ pub enum ConfigError {
     /// An address of a peer that is none.
     #[error(transparent)]
     PeerAddress(#[from] PeerAddressError),
+    /// The data file is to stand in a folder that is not there: most likely a misspelt one, or a disk
+    /// that is not mounted, whose place the file must not take.
+    #[error(
+        "there is no folder {folder} for the data file {file}: make it, mount what is to be there, or \
+         name another file with --file FILE"
+    )]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// The file.
+        file: PathBuf,
+    },
     /// A number that two replicas have.
     #[error(
         "replica {replica} is named twice; each replica, this one included, has another number"
@@ -94,10 +109,55 @@ pub enum ConfigError {
 #[serde(deny_unknown_fields)]
 struct File {
     listen: Option<Spanned<String>>,
-    replica: Option<u16>,
-    file: Option<PathBuf>,
+    replica: Option<Number>,
+    file: Option<String>,
     #[serde(default)]
-    peers: BTreeMap<String, Spanned<String>>,
+    peers: Peers,
+}
+
+/// A replica's number.
+#[derive(Debug)]
+struct Number(u16);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Number, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "the number of a replica, 0 to {}", u16::MAX)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Number, E> {
+                let wrong = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                number.try_into().map(Number).map_err(wrong)
+            }
+        }
+        input.deserialize_i64(Reader)
+    }
+}
+
+/// Addresses by the numbers of their replicas, as written.
+#[derive(Debug, Default)]
+struct Peers(BTreeMap<String, Spanned<String>>);
+
+impl<'de> Deserialize<'de> for Peers {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Peers, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Peers;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of peers, such as [peers] and below it 1 = \"10.0.0.2:7000\"")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Peers, A::Error> {
+                BTreeMap::deserialize(MapAccessDeserializer::new(map)).map(Peers)
+            }
+        }
+        input.deserialize_map(Reader)
+    }
 }
 
 /// What the file says, with its own names resolved.
@@ -137,7 +197,9 @@ impl ServeConfig {
         if let Some(pair) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(ConfigError::Duplicate { replica: pair[0] });
         }
-        let file = args.file.clone().or(file.file).unwrap_or_else(default_file);
+        let file = args.file.clone().or(file.file);
+        file.as_deref().map_or(Ok(()), folder_is_there)?;
+        let file = file.unwrap_or_else(default_file);
         Ok(ServeConfig { listen, replica, file, metrics, peers })
     }
 
@@ -145,6 +207,17 @@ impl ServeConfig {
     pub fn peers_named(&self) -> String {
         let numbers: Vec<String> = self.peers.iter().map(|(n, _)| format!("replica {n}")).collect();
         if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") }
+    }
+}
+
+/// A file that somebody names belongs into a folder that is there.
+fn folder_is_there(file: &Path) -> Result<(), ConfigError> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(ConfigError::NoFolder { folder: folder.to_owned(), file: file.to_owned() })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -181,9 +254,10 @@ fn read(path: &Path) -> Result<Said, ConfigError> {
             given.get_ref().parse().map_err(|it: PeerAddressError| at(given, it.into()))?;
         Ok((number.parse().map_err(unnumbered)?, address))
     };
-    let peers = peers.iter().map(peer).collect::<Result<_, ConfigError>>()?;
+    let peers = peers.0.iter().map(peer).collect::<Result<_, ConfigError>>()?;
     let listen = listen.as_ref().map(address).transpose()?;
-    Ok(Said { listen, replica, file, peers })
+    let replica = replica.map(|Number(number)| number);
+    Ok(Said { listen, replica, file: file.map(PathBuf::from), peers })
 }
 
 fn peer(given: &str) -> Result<(u16, PeerAddress), ConfigError> {
@@ -256,10 +330,31 @@ mod tests {
             ("[peers]\n0 = \"10.0.0.1:7000\"\n\n2 = \"10.0.0.3\"\n", "line 4: ", "\"10.0.0.3\""),
             ("[peers]\ntwo = \"10.0.0.3:7000\"\n", "line 2: ", "\"two\""),
             ("listen = 7000\n", "line 1: ", "string"),
+            ("\nreplica = \"one\"\n", "line 2: ", "number of a replica, 0 to 65535"),
+            ("replica = 70000\n", "line 1: ", "number of a replica, 0 to 65535"),
+            ("replica = -1\n", "line 1: ", "number of a replica, 0 to 65535"),
+            ("peers = 3\n", "line 1: ", "a table of peers, such as [peers]"),
+            ("peers = [\"10.0.0.1:7000\"]\n", "line 1: ", "a table of peers, such as [peers]"),
+            ("[peers]\n1 = 7000\n", "line 2: ", "string"),
+            ("file = 3\n", "line 1: ", "a string"),
         ] {
             let message = with_file(text, "").expect_err("bad").to_string();
             assert!(message.contains("replica.toml: ") && message.contains(line), "{message}");
             assert!(message.contains(named) && !message.contains('\n'), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_file_in_a_folder_that_is_not_there_is_refused_by_the_folders_name() {
+        let told =
+            |found: Result<ServeConfig, ConfigError>| found.expect_err("no folder").to_string();
+        let said = [
+            told(ServeConfig::from_args(&args("b serve --file no/such/folder/blocks.dat"))),
+            told(with_file("file = \"no/such/folder/blocks.dat\"\n", "")),
+        ];
+        for said in said {
+            assert!(said.contains("no folder no/such/folder for"), "{said}");
+            assert!(said.contains("mount") && said.contains("--file FILE"), "{said}");
         }
     }
 

@@ -38,6 +38,22 @@ impl Machine {
         Self::read_below(Path::new("/"))
     }
 
+    /// What it costs that time is not read from a counter of the CPU, in a sentence, if it costs more
+    /// than nanoseconds.
+    pub fn slow_clock(&self) -> Option<String> {
+        /// Those that the kernel lends to processes, so that to read one takes no call.
+        const LENT: [&str; 4] =
+            ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
+        let source = self.clock_source.as_str();
+        (source != "unknown" && !LENT.contains(&source)).then(|| {
+            format!(
+                "the kernel reads time from {source} here: that takes a call and maybe microseconds \
+                 each time, and a request needs several; see \
+                 /sys/devices/system/clocksource/clocksource0/available_clocksource for others"
+            )
+        })
+    }
+
     /// Reads `proc` and `sys` below `root`.
     fn read_below(root: &Path) -> Self {
         let text = |path: &str| {
@@ -119,6 +135,21 @@ mod tests {
         assert_eq!(machine.governor, "performance");
         assert_eq!(machine.memory_mib, 24_110);
         assert!(machine.virtual_machine);
+    }
+
+    #[test]
+    fn a_clock_that_takes_a_call_of_the_kernel_is_told_with_its_name() {
+        let told = |source: &str| {
+            let path = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+            machine(&[(path, source)]).slow_clock()
+        };
+        for quick in ["tsc", "kvm-clock", "arch_sys_counter", ""] {
+            assert_eq!(told(quick), None);
+        }
+        for slow in ["hpet", "acpi_pm"] {
+            let said = told(slow).expect("a slow one");
+            assert!(said.contains(slow) && said.contains("available_clocksource"), "{said}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::policy::{FaultPattern, Pick, Policy};
 use crate::data::BLOCK_BYTES;
+use crate::echo::PAYLOAD_MAX;
 use crate::units::{
     parse_duration, parse_micros, parse_percent, parse_rate, parse_seconds, parse_size,
 };
@@ -288,7 +289,7 @@ pub struct EchoClientArgs {
     #[arg(long, value_name = "ADDR", value_parser = socket_address)]
     pub addr: SocketAddr,
     /// Bytes in a payload
-    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = whole::<usize>)]
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = payload)]
     pub payload: usize,
     /// Calls in flight on each connection
     #[arg(long, value_name = "N", default_value = "1", value_parser = count::<65_536>)]
@@ -376,6 +377,12 @@ impl Bounded for u64 {
 
 impl Bounded for usize {
     const MOST: u64 = usize::MAX as u64;
+}
+
+/// Reads the length of a payload that both ends of an echo take.
+fn payload(text: &str) -> Result<usize, String> {
+    let length = text.trim().parse().ok().filter(|length| *length <= PAYLOAD_MAX as usize);
+    length.ok_or_else(|| format!("a whole number of bytes, 0 to {PAYLOAD_MAX}"))
 }
 
 fn socket_address(text: &str) -> Result<SocketAddr, String> {

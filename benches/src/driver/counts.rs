@@ -5,13 +5,23 @@ use bowline_client::core::Counters;
 
 use crate::cli::Policy;
 use crate::figures::Served;
-use crate::stats::{self, Ends, Slice};
+use crate::stats::{self, Ends, Slice, denials};
 use crate::store::SLOW_DEVICE;
 use crate::units::show_duration;
 
-/// Extra copies that a policy wanted and that were not sent: of ties, of hedges, and of hedges
-/// while hedging had switched itself off.
-pub(crate) fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
+/// Counts the extra copies that a policy wanted and that were not sent: of ties, of hedges, and of
+/// hedges while hedging had switched itself off.
+pub(crate) fn note_denied(slice: &mut Slice, policy: Policy, client: &Counters) {
+    let [ties, hedges, off] = denied(policy, client);
+    slice.counters.ties_denied = ties;
+    slice.counters.hedges_denied = hedges;
+    slice.counters.hedges_switched_off = off;
+    if ties + hedges > 0 {
+        slice.denied = denials(&client.denied).collect();
+    }
+}
+
+fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
     let all = client.denied;
     let (ties, hedges) = match policy {
         Policy::None => return [0; 3],
@@ -21,10 +31,7 @@ pub(crate) fn denied(policy: Policy, client: &Counters) -> [u64; 3] {
     };
     // Every call is to be tied; why one was not is counted together with why hedges were not.
     let ties = if ties { client.calls.saturating_sub(client.tied) } else { 0 };
-    let reasons = all.no_token + all.outstanding + all.no_candidate + all.too_late;
-    let reasons = reasons + all.no_delay + all.attempts + all.too_large;
-    let reasons = reasons + all.not_idempotent + all.not_allowed + all.not_shared;
-    let reasons = reasons + all.from_extra + all.killed;
+    let reasons: u64 = denials(&all).map(|(_, copies)| copies).sum();
     let hedges = if hedges { reasons.saturating_sub(ties) } else { 0 };
     [ties, hedges, all.switched_off]
 }

@@ -20,7 +20,7 @@ pub struct Folder {
 #[derive(Debug, Error)]
 pub enum ReportError {
     /// The folder or a file in it cannot be made.
-    #[error("cannot write {path}: {source}; give a writable folder with --out DIR")]
+    #[error("cannot write {path}: {source}; {}", cure(source))]
     NotWritable {
         /// What could not be written.
         path: PathBuf,
@@ -42,6 +42,16 @@ pub enum ReportError {
     /// The results cannot be encoded.
     #[error("cannot encode results.json: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+/// What helps against the system's answer.
+fn cure(source: &io::Error) -> &'static str {
+    match source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "make room there, or name a folder of another file system with --out DIR"
+        }
+        _ => "give a writable folder with --out DIR",
+    }
 }
 
 /// The files of a report, each with what its beginning has in it and no other file's is likely to;
@@ -216,6 +226,19 @@ mod tests {
         fs::write(parent.path().join("loads.svg"), "precious").expect("writable");
         Folder::open_for_loads(parent.path()).expect_err("in the way");
         Folder::open(parent.path()).expect("no file of a single load's");
+    }
+
+    #[test]
+    fn a_full_disk_asks_for_room_and_not_for_permission() {
+        let said = |kind: ErrorKind| {
+            let path = PathBuf::from("out/results.json");
+            ReportError::NotWritable { path, source: kind.into() }.to_string()
+        };
+        for full in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            let said = said(full);
+            assert!(said.contains("make room there") && !said.contains("writable"), "{said}");
+        }
+        assert!(said(ErrorKind::PermissionDenied).contains("writable folder with --out DIR"));
     }
 
     #[test]

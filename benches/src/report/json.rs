@@ -111,6 +111,8 @@ struct PolicyFigures {
     counters: CounterFigures,
     /// Calls that failed, by the kinds of their errors.
     failed_by_kind: BTreeMap<String, u64>,
+    /// Second copies that were not sent, by what stood against them.
+    denied: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
@@ -187,6 +189,7 @@ fn policy(report: &Report, summary: &Summary, rounds: &Rounds) -> PolicyFigures 
         ratios_void: report.is_void(&rounds.policy),
         counters: counters(summary.counters()),
         failed_by_kind: failed_by_kind(summary.failed_by_kind()),
+        denied: summary.denied().iter().map(|(why, &copies)| (why.name, copies)).collect(),
     }
 }
 

@@ -107,7 +107,7 @@ const FIGURES: [(&str, &str, Figure); 28] = [
     ("ties denied", "Calls that were to be tied and were not", |s| percent(s.ties_denied_rate())),
     (
         "hedges denied",
-        "Hedges not sent for want of budget, time, samples or a replica, for each call",
+        "Hedges not sent, for each call; what stood against them is told where it matters",
         |s| percent(s.hedges_denied_rate()),
     ),
     ("switched off", "Calls that met hedging when it had switched itself off", |s| {

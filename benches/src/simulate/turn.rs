@@ -8,7 +8,7 @@ use bowline_tests::world::{Fault, Report, Scenario, Surge, World};
 use thiserror::Error;
 
 use super::{Setting, Variant};
-use crate::driver::{denied, fill};
+use crate::driver::{fill, note_denied};
 use crate::figures::Served;
 use crate::policies::{budget_config, client_policy};
 use crate::stats::{CallEnd, Slice};
@@ -96,9 +96,6 @@ fn slice(setting: &Setting, variant: &Variant, calls: u64, report: &Report) -> S
     let mut served = Served::of(&report.servers);
     served.executions = served.executions.saturating_sub(report.probes);
     fill(&mut slice, &client, &served, client.hedge_wins + report.second_wins);
-    let [ties, hedges, off] = denied(variant.policy, &client);
-    slice.counters.ties_denied = ties;
-    slice.counters.hedges_denied = hedges;
-    slice.counters.hedges_switched_off = off;
+    note_denied(&mut slice, variant.policy, &client);
     slice
 }

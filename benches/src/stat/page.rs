@@ -119,7 +119,8 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
         match letter {
-            '"' => return Some((value, &text[at + 1..])),
+            // What others wrote is shown: no letter of it may speak to a terminal.
+            '"' => return Some((value.escape_debug().to_string(), &text[at + 1..])),
             '\\' => value.push(match letters.next()?.1 {
                 'n' => '\n',
                 other => other,
@@ -145,8 +146,17 @@ mod tests {
         assert_eq!(page.sum("a_total", &[]), 7.0);
         assert_eq!(page.sum("a_total", &[("x", "2")]), 4.0);
         assert_eq!(page.sum("b", &[]), 0.5);
-        assert_eq!(page.values_of("a_total", "y").into_iter().collect::<Vec<_>>(), ["u\"v"]);
+        assert_eq!(page.values_of("a_total", "y").into_iter().collect::<Vec<_>>(), ["u\\\"v"]);
         assert_eq!(page.buckets("t_bucket", "m"), [(0.1, 1.0), (f64::INFINITY, 2.0)]);
+    }
+
+    #[test]
+    fn no_name_of_a_page_speaks_to_the_terminal_that_shows_it() {
+        let text = "a{method=\"\u{1b}[2J\u{202e}\\nx\"} 1\n# EOF\n";
+        let names = Page::parse(text).unwrap().values_of("a", "method");
+        let names: Vec<_> = names.into_iter().collect();
+        assert_eq!(names, ["\\u{1b}[2J\\u{202e}\\nx"]);
+        assert!(names[0].chars().all(|letter| letter.is_ascii_graphic()), "{names:?}");
     }
 
     #[test]

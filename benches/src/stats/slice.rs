@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use bowline_protocol::ErrorKind;
 
+use super::denial::Denial;
 use super::latency::Latencies;
 
 /// How a call ended for its caller.
@@ -55,7 +56,7 @@ pub struct Counters {
     pub both_started: u64,
     /// Calls that were to be tied and were not.
     pub ties_denied: u64,
-    /// Hedges that were not sent, for want of budget, time, samples or a replica.
+    /// Hedges that were not sent, while hedging had not switched itself off.
     pub hedges_denied: u64,
     /// Calls that could not be hedged as hedging had switched itself off.
     pub hedges_switched_off: u64,
@@ -155,6 +156,8 @@ pub struct Slice {
     pub counters: Counters,
     /// Calls that failed, by the kinds of their errors.
     pub failed_by_kind: BTreeMap<ErrorKind, u64>,
+    /// Second copies, of ties and of hedges, that were not sent, by what stood against them.
+    pub denied: BTreeMap<Denial, u64>,
     /// How long calls fell due.
     pub duration: Duration,
     /// CPU time that the client and the replicas used together; zero where that is not known.
@@ -171,6 +174,7 @@ impl Slice {
             losers: Latencies::new(),
             counters: Counters::default(),
             failed_by_kind: BTreeMap::new(),
+            denied: BTreeMap::new(),
             duration: Duration::ZERO,
             cpu: Duration::ZERO,
             deadline,
@@ -217,6 +221,9 @@ impl Slice {
         self.counters += other.counters;
         for (&kind, calls) in &other.failed_by_kind {
             *self.failed_by_kind.entry(kind).or_default() += calls;
+        }
+        for (&why, copies) in &other.denied {
+            *self.denied.entry(why).or_default() += copies;
         }
         self.duration += other.duration;
         self.cpu += other.cpu;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bowline_protocol::ErrorKind;
 
+use super::denial::Denial;
 use super::latency::{Latencies, Quantile};
 use super::slice::{Counters, Ends, Slice};
 
@@ -163,6 +164,11 @@ impl Summary {
     /// Hedges that were denied, for each call.
     pub fn hedges_denied_rate(&self) -> Option<f64> {
         self.per_call(self.counters().hedges_denied)
+    }
+
+    /// Second copies that were not sent, by what stood against them.
+    pub fn denied(&self) -> &BTreeMap<Denial, u64> {
+        &self.all.denied
     }
 
     /// Calls for which hedging had switched itself off, as a share of all.

@@ -68,23 +68,9 @@ impl Comparison {
         Comparison { child, replicas, first, over: told_of_end(errors) }
     }
 
-    /// Waits until the first replica has read a block (and not only refused to, as when the client
-    /// measures the way): that call is counted,
-    /// whatever comes.
+    /// Waits until the first replica has read a block.
     pub(crate) fn await_read(&self) {
-        let Ok(Parsed::Load(args)) = parse(["bowline", "load", "--replicas", "x"]) else {
-            panic!("options of a load");
-        };
-        let runtime = Runtime::builder().build().expect("io_uring");
-        runtime.block_on(async {
-            let began = clock_now();
-            let asked = Frontend::connect(&[self.first], &[], &args.settings, 1).await;
-            let asked = asked.expect("it listens");
-            while asked.figures().await.expect("it answers")[0].busy_ns == 0 {
-                assert!(clock_now() - began < PATIENCE, "nothing is read");
-                sleep(Duration::from_millis(5)).await;
-            }
-        });
+        await_read(self.first);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -96,6 +82,24 @@ impl Comparison {
     pub(crate) fn await_end_of_all(&self) -> String {
         self.over.recv_timeout(PATIENCE).expect("a process was left behind")
     }
+}
+
+/// Waits until a replica has read a block (and not only refused to, as when the client measures the
+/// way): that call is counted, whatever comes.
+pub(crate) fn await_read(replica: SocketAddr) {
+    let Ok(Parsed::Load(args)) = parse(["bowline", "load", "--replicas", "x"]) else {
+        panic!("options of a load");
+    };
+    let runtime = Runtime::builder().build().expect("io_uring");
+    runtime.block_on(async {
+        let began = clock_now();
+        let asked = Frontend::connect(&[replica], &[], &args.settings, 1).await;
+        let asked = asked.expect("it listens");
+        while asked.figures().await.expect("it answers")[0].busy_ns == 0 {
+            assert!(clock_now() - began < PATIENCE, "nothing is read");
+            sleep(Duration::from_millis(5)).await;
+        }
+    });
 }
 
 fn told_of_end(mut errors: BufReader<ChildStderr>) -> Receiver<String> {
@@ -168,19 +172,23 @@ fn text_of(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-#[test]
-fn load_uses_replicas_that_run_already() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+/// A replica of 1 MiB in `blocks.dat` that reads in a millisecond, and where it listens.
+pub(crate) fn replica(folder: &Path) -> (Child, SocketAddr) {
     let line = "serve --listen 127.0.0.1:0 --data-size 1MiB --service 1ms --file blocks.dat";
-    let mut serve = bowline(folder.path(), line);
+    let mut serve = bowline(folder, line);
     serve.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut replica = serve.spawn().expect("the program is there");
     let mut said = String::new();
     let mut output = BufReader::new(replica.stdout.take().expect("a pipe"));
     output.read_line(&mut said).expect("a pipe");
     let address = said.split(" at ").nth(1).and_then(|rest| rest.split(',').next());
-    let address = address.expect("its address").to_owned();
+    (replica, address.and_then(|it| it.parse().ok()).expect("its address"))
+}
 
+#[test]
+fn load_uses_replicas_that_run_already() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (replica, address) = replica(folder.path());
     let line = format!(
         "load --replicas {address} --rate 200 --duration 300ms --warmup 50ms --data-size 1MiB"
     );

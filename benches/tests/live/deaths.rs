@@ -18,7 +18,7 @@ use bowline_bench::run::{Session, Setting, load};
 use bowline_runtime::Runtime;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::command::{Comparison, PATIENCE, bowline, comparison, run};
+use crate::command::{Comparison, PATIENCE, await_read, bowline, comparison, replica, run, text};
 
 /// Gone, or a zombie that nobody has reaped yet.
 fn is_dead(pid: Pid) -> bool {
@@ -107,6 +107,27 @@ fn a_comparison_whose_replicas_have_all_died_ends_early_and_fails() {
 }
 
 #[test]
+fn a_load_whose_replica_has_died_says_so_and_fails() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut replica, address) = replica(folder.path());
+    // Calls have time enough to find that there is nobody, and the load lasts until one has begun.
+    let line = format!(
+        "load --replicas {address} --rate 100 --duration 10s --warmup 0 --deadline 30s --data-size 1MiB"
+    );
+    let mut load = bowline(folder.path(), &line);
+    let load = load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let load = load.expect("the program is there");
+    await_read(address);
+    replica.kill().and_then(|()| replica.wait()).expect("it runs");
+    let ended = load.wait_with_output().expect("a child");
+    let said = text(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(1), "{said} {}", text(&ended.stderr));
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("FAILED: tied: calls that failed: "), "{said}");
+    assert!(words.contains(": no replica is connected"), "{said}");
+}
+
+#[test]
 fn an_end_before_anything_was_measured_keeps_the_last_report() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let good = run(comparison(folder.path(), "300ms"));
@@ -148,6 +169,7 @@ fn a_signal_while_data_is_written_ends_it_and_leaves_nothing() {
     ] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let data = folder.path().join("data");
+        std::fs::create_dir(&data).expect("writable");
         let mut command = bowline(folder.path(), line);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program is there");
         await_partial(&data, &mut child);

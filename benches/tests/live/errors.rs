@@ -55,6 +55,12 @@ fn a_file_of_the_users_is_never_replaced() {
 }
 
 #[test]
+fn a_replica_makes_no_folder_for_a_file_that_somebody_named() {
+    let said = failure("serve --file no/such/disk/blocks.dat --listen 127.0.0.1:0", 1);
+    assert!(said.contains("no folder no/such/disk") && said.contains("--file FILE"), "{said}");
+}
+
+#[test]
 fn an_unwritable_folder_is_named_before_anything_runs() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // A file in the way: not even root can make a folder below it.
