@@ -76,7 +76,9 @@ pub enum FrontendError {
 fn unreached(address: &SocketAddr, error: &ConnectError) -> String {
     match error {
         ConnectError::NoReplica { within, each } => {
-            format!("cannot connect within {within:?} to {each}; does 'bowline serve' run there?")
+            format!(
+                "cannot connect within {within:?} to {each}; 'bowline serve' of that number has to listen there"
+            )
         }
         other => format!("cannot connect to {address}: {other}"),
     }

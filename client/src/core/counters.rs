@@ -79,7 +79,7 @@ pub struct Counters {
     /// Copies that were seen to start, and whose reply was not used.
     pub wasted: u64,
     /// Error replies that did not end their call at once, and copies that servers stopped of their own
-    /// accord as they ran.
+    /// accord as they ran, while it waited.
     pub errors: u64,
     /// Of those: replies that were not as fresh as their calls demand.
     pub stale: u64,

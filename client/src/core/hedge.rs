@@ -56,6 +56,11 @@ impl Trigger {
         });
         self.learned = true;
     }
+
+    /// The delay as it was found last, if it is a percentile's.
+    pub(crate) const fn last(&self) -> Option<Duration> {
+        self.delay
+    }
 }
 
 impl Trigger {

@@ -157,6 +157,12 @@ impl Methods {
         class.hedging[usize::from(policy)].trigger.delay(from, &mut class.window, now)
     }
 
+    /// Whether hedges under a policy are on for all kinds of calls, and the longest delay of any.
+    pub(crate) fn state(&self, policy: u16) -> (bool, Option<Duration>) {
+        let all = self.classes.iter().filter_map(|class| class.hedging.get(usize::from(policy)));
+        (all.clone().all(|it| it.guard.is_on()), all.filter_map(|it| it.trigger.last()).max())
+    }
+
     /// Another policy has that place now.
     pub(crate) fn forget(&mut self, policy: u16) {
         for class in &mut self.classes {

@@ -71,7 +71,9 @@ pub use outcome::{CallKey, CopyEnd, Done, Effect, End, Heard, Outcome, Spec, Win
 pub use pick::PickRule;
 pub use placement::Placement;
 pub use policies::{Figures, Trial};
-pub use policy::{Delay, HedgePolicy, Percentile, Policy, PolicyId, Stagger, TiePolicy};
+pub use policy::{
+    Delay, HedgePolicy, Percentile, Policy, PolicyId, PolicyState, Stagger, TiePolicy,
+};
 pub use replicas::ReplicaState;
 pub use shadow::{Candidate, MAX_CANDIDATES, Shadowed};
 pub use switch::Switch;

@@ -293,7 +293,12 @@ impl Policies {
     }
 
     pub(crate) fn stable(&self, id: PolicyId) -> Option<&Policy> {
-        self.names.get(usize::from(id.0)).map(|name| self.policy(name.stable))
+        self.place(id).map(|version| self.policy(version))
+    }
+
+    /// The place of what that name stands for; None if it was not registered.
+    pub(crate) fn place(&self, id: PolicyId) -> Option<u16> {
+        self.names.get(usize::from(id.0)).map(|name| name.stable)
     }
 
     /// The policy's own budget, if it has one.

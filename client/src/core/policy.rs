@@ -251,6 +251,18 @@ impl Stagger {
     }
 }
 
+/// How a policy is doing, over all kinds of calls that follow it. One on trial in its place is not in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PolicyState {
+    /// It hedges, and has not switched that off for any kind of calls; None: it has no hedges.
+    pub hedging: Option<bool>,
+    /// After how long a copy is hedged, as of the last look: the longest of all kinds. None: no hedges,
+    /// or too few samples.
+    pub delay: Option<Duration>,
+    /// Tokens in its own budget, and how many are out; None: it has none.
+    pub budget: Option<(i32, u32)>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -344,6 +344,7 @@ impl<'a> Connection<'a> {
         state.calls.on_takes(self.replica, line.largest_request());
         state.calls.on_granted(self.replica, self.link.peer_grant());
         state.calls.on_connected(self.replica, station);
+        state.last_errors.remove(&self.replica.0);
         drop(state);
         self.line = Some(line);
         self.up_since = Some(self.shell.now());

@@ -147,6 +147,7 @@ async fn change(
     info!(replica = id.0, in_time, moved = next.is_some(), "left");
     drop(old);
     close(&shell, id);
+    shell.state.borrow_mut().last_errors.remove(&id.0);
     if let Some(replica) = next {
         shell.state.borrow_mut().calls.restore_replica(id);
         connection::keep(shell, replica, terms).await;

@@ -104,6 +104,14 @@ impl Methods {
         calls.shadow(policy, &of.shadow)
     }
 
+    /// Those of the configuration, with their policies.
+    pub(super) fn policies(
+        &self,
+    ) -> impl Iterator<Item = (Method, Option<TrafficClass>, PolicyId)> {
+        let current = self.known.iter().filter(|known| known.current);
+        current.map(|known| (known.method, known.class, known.defaults.policy))
+    }
+
     /// The policy of a method of the configuration.
     pub(super) fn policy(&self, method: Method, class: Option<TrafficClass>) -> Option<PolicyId> {
         let is = |known: &&Known| known.method == method && known.class == class;

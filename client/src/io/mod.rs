@@ -58,7 +58,7 @@ pub use config::{Canary, Config, ConnectError, MethodConfig, Replica};
 pub use fan::{FanOut, TooFew};
 pub use file::FileError;
 pub use live::Live;
-pub use numbers::{Numbers, Snapshot};
+pub use numbers::{MethodState, Numbers, Snapshot};
 pub use reload::{Watch, WatchConfig, WatchError};
 pub use remote::{Remote, RemoteCall, RemoteCalling, RemoteFailure, RemoteReply};
 pub use reply::{Failure, Reply};

@@ -8,12 +8,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_protocol::Freshness;
+use bowline_protocol::{Freshness, Method, TrafficClass};
 use bowline_runtime::sleep;
 use hdrhistogram::Histogram;
 
 use super::shell::Shell;
-use crate::core::{Counters, Histograms, ReplicaState};
+use crate::core::{Counters, Histograms, PolicyState, ReplicaState};
 
 /// How a client is doing, on one core.
 #[derive(Clone, Debug)]
@@ -32,6 +32,19 @@ pub struct Snapshot {
     pub replicas: Vec<ReplicaState>,
     /// Second copies may be sent.
     pub second_copies: bool,
+    /// How the methods of the configuration are doing.
+    pub methods: Vec<MethodState>,
+}
+
+/// How a method of the configuration is doing, or its calls of one class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MethodState {
+    /// Which.
+    pub method: Method,
+    /// Its calls of this class only; None: of all of which nothing else is said.
+    pub class: Option<TrafficClass>,
+    /// Its hedges, and its own budget.
+    pub policy: PolicyState,
 }
 
 impl Snapshot {
@@ -46,6 +59,13 @@ impl Snapshot {
             connected: state.lines.iter().flatten().count(),
             replicas: calls.replicas().collect(),
             second_copies: calls.config().switch.is_on(),
+            methods: state
+                .methods
+                .policies()
+                .filter_map(|(method, class, id)| {
+                    calls.policy_state(id).map(|policy| MethodState { method, class, policy })
+                })
+                .collect(),
         }
     }
 
@@ -152,7 +172,9 @@ const COUNTERS: &[Metric<u64>] = &[
     ("hedge_wins", "Calls whose result was a hedge's reply.", |s| s.counters.hedge_wins),
     ("redispatches", "Copies in the place of ended ones.", |s| s.counters.redispatches),
     ("uncharged", "Those of them that found no token.", |s| s.counters.uncharged),
-    ("errors", "Error replies that did not end their call.", |s| s.counters.errors),
+    ("errors", "Error replies, and copies stopped by servers, that did not end their call.", |s| {
+        s.counters.errors
+    }),
     ("unsaid", "Replies that do not say how fresh they are.", |s| s.counters.unsaid),
     ("stale", "Replies that were not as fresh as was asked for.", |s| s.counters.stale),
     ("retries", "Calls tried again after all refused.", |s| s.counters.retries),
@@ -229,6 +251,23 @@ const REPLICAS: &[Metric<f64, ReplicaState>] = &[
     ("replica_rtt_seconds", "The round trip.", |r| r.rtt.unwrap_or_default().as_secs_f64()),
 ];
 
+const METHODS: &[Metric<f64, PolicyState>] = &[
+    ("method_hedging", "1 unless hedging has switched itself off.", |p| {
+        p.hedging.map_or(f64::NAN, f64::from)
+    }),
+    (
+        "method_hedge_delay_seconds",
+        "After how long a copy is hedged, the longest of all kinds.",
+        |p| p.delay.map_or(f64::NAN, |delay| delay.as_secs_f64()),
+    ),
+    ("method_budget_level", "Tokens in the method's own budget.", |p| {
+        p.budget.map_or(f64::NAN, |(level, _)| f64::from(level))
+    }),
+    ("method_budget_outstanding", "Tokens of it that are out.", |p| {
+        p.budget.map_or(f64::NAN, |(_, outstanding)| f64::from(outstanding))
+    }),
+];
+
 /// Not a number, and so not on the page, unless it is known.
 const fn known(is: bool, value: f64) -> f64 {
     if is { value } else { f64::NAN }
@@ -278,6 +317,19 @@ fn openmetrics(cores: &[(usize, &Snapshot)]) -> String {
             for replica in &snapshot.replicas {
                 let labels = format!("core=\"{core}\",replica=\"{}\"", replica.id.0);
                 let value = value(replica);
+                if !value.is_nan() {
+                    line(&mut page, name, "", &labels, value);
+                }
+            }
+        }
+    }
+    for (name, help, value) in METHODS {
+        head(&mut page, name, "gauge", help);
+        for (core, snapshot) in cores {
+            for MethodState { method, class, policy } in &snapshot.methods {
+                let class = class.map_or(String::new(), |class| class.0.to_string());
+                let labels = format!("core=\"{core}\",method=\"{}\",class=\"{class}\"", method.0);
+                let value = value(policy);
                 if !value.is_nan() {
                     line(&mut page, name, "", &labels, value);
                 }

@@ -69,7 +69,7 @@ pub(super) struct State {
     woken: Vec<Waker>,
     /// When the timer task wakes up.
     pub(super) armed: Instant,
-    /// What went wrong last with each replica's connection, by its id.
+    /// What went wrong last with the connection to each replica that is not there, by its id.
     pub(super) last_errors: BTreeMap<u16, String>,
     /// Spans, if anybody wants them.
     spans: Option<Spans>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline_client::Client;
-use bowline_client::core::{Classifier, Verdict};
+use bowline_client::core::{Budget, BudgetConfig, Classifier, Delay, HedgePolicy, Policy, Verdict};
 use bowline_client::io::MethodConfig;
 use bowline_protocol::{
     CancelReason, Cause, ErrorKind, How, Label, MethodInfo, ServiceInfo, Status,
@@ -265,7 +265,17 @@ fn a_call_is_not_tied_where_the_server_says_that_it_must_not_run_twice() {
 #[test]
 fn what_a_client_counts_is_seen_from_another_thread_as_a_page() {
     run(async {
-        let world = World::new().await;
+        let budget = Budget::new(BudgetConfig { burst: 9, ..BudgetConfig::default() }).unwrap();
+        let of_read = MethodConfig {
+            policy: Policy::Hedged(HedgePolicy {
+                delay: Delay::Fixed(DEADLINE / 2),
+                ..HedgePolicy::default()
+            }),
+            budget: Some(budget.into()),
+            idempotent: true,
+            ..MethodConfig::default()
+        };
+        let world = World::with(|config| *config = config.clone().method(READ, of_read)).await;
         let numbers = bowline_client::io::Numbers::default();
         for _ in 0..3 {
             world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap();
@@ -283,6 +293,10 @@ fn what_a_client_counts_is_seen_from_another_thread_as_a_page() {
         has("bowline_client_budget_level{core=\"7\"} 256");
         has("bowline_client_amplification_ratio{core=\"7\"} 1");
         has("bowline_client_replica_open{core=\"7\",replica=\"2\"} 1");
+        has("bowline_client_method_hedging{core=\"7\",method=\"1\",class=\"\"} 1");
+        has("bowline_client_method_hedge_delay_seconds{core=\"7\",method=\"1\",class=\"\"} 5");
+        has("bowline_client_method_budget_outstanding{core=\"7\",method=\"1\",class=\"\"} 0");
+        has("bowline_client_method_budget_level{core=\"7\",method=\"1\",class=\"\"} 9");
         has("# UNIT bowline_client_call_duration_seconds seconds");
         has("bowline_client_call_duration_seconds_count{core=\"7\"} 3");
         has("bowline_client_attempt_duration_seconds_bucket{core=\"7\",le=\"+Inf\"} 3");

@@ -46,7 +46,7 @@ use super::outcome::{CallKey, CopyEnd, Done, Effect, Spec};
 use super::pick::{Order, Picker};
 use super::placement::Placement;
 use super::policies::{Policies, Trial};
-use super::policy::{Policy, PolicyId};
+use super::policy::{Delay, Policy, PolicyId, PolicyState};
 use super::replicas::{Promise, Replica, ReplicaState, Replicas, Wanted};
 use super::slots::Slots;
 
@@ -574,6 +574,19 @@ impl<P> Calls<P> {
     /// How the replicas of the set are doing, in the order in which they were added.
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaState> {
         self.replicas.iter().filter(|(_, it)| !it.removed).map(|(_, it)| it.state())
+    }
+
+    /// How a policy is doing; None if it was not registered.
+    pub fn policy_state(&self, id: PolicyId) -> Option<PolicyState> {
+        let place = self.policies.place(id)?;
+        let hedge = self.policies.policy(place).hedge();
+        let (on, last) = self.methods.state(place);
+        let delay = hedge.and_then(|hedge| match hedge.delay {
+            Delay::Fixed(delay) => Some(delay),
+            Delay::Percentile(_) => last,
+        });
+        let budget = self.policies.budget(place).map(|it| (it.level(), it.outstanding()));
+        Some(PolicyState { hedging: hedge.map(|_| on), delay, budget })
     }
 
     /// The counters.

@@ -1,6 +1,7 @@
 //! Delayed hedges.
 
 use super::*;
+use crate::core::{Percentile, PolicyState};
 
 #[test]
 fn a_slow_call_is_hedged_after_the_delay_and_not_before() {
@@ -311,10 +312,32 @@ fn hedging_switches_itself_off_when_servers_push_back_and_comes_back_later() {
     world.ok(world.sends[0].0, call, 0).unwrap();
     assert_eq!(world.calls.counters().switched_off.pushback, 1);
     assert_eq!(world.calls.counters().denied.switched_off, before.denied.switched_off + 1);
+    assert_eq!(world.calls.policy_state(world.hedged).unwrap().hedging, Some(false));
     world.pass(Duration::from_secs(5));
     world.sends.clear();
     world.start(world.hedged);
     world.pass(HEDGE_DELAY);
     assert_eq!(world.sends.len(), 2, "on again");
     assert_eq!(world.calls.counters().switched_on, 1);
+    assert_eq!(world.calls.policy_state(world.hedged).unwrap().hedging, Some(true));
+}
+
+#[test]
+fn the_state_of_a_policy_tells_its_delay_as_it_was_found_last_and_its_own_budget() {
+    let mut world = World::new();
+    let percentile = Percentile { fallback: Some(MS(7)), ..Percentile::default() };
+    let hedge = HedgePolicy { delay: Delay::Percentile(percentile), ..HedgePolicy::default() };
+    let learning = world.calls.register(Policy::Hedged(hedge)).unwrap();
+    let own = Budget::new(BudgetConfig { burst: 3, ..BudgetConfig::default() }).unwrap();
+    world.calls.limit(learning, Some(own.into())).unwrap();
+    let state = |world: &World, id| world.calls.policy_state(id);
+    let expected = PolicyState { hedging: Some(true), delay: None, budget: Some((3, 0)) };
+    assert_eq!(state(&world, learning), Some(expected));
+    world.start(learning);
+    world.pass(MS(7));
+    let expected = PolicyState { delay: Some(MS(7)), budget: Some((2, 1)), ..expected };
+    assert_eq!(state(&world, learning), Some(expected), "one hedge is out");
+    let plain = PolicyState { hedging: None, delay: None, budget: None };
+    assert_eq!(state(&world, world.none), Some(plain));
+    assert_eq!(state(&world, PolicyId(99)), None);
 }
