@@ -7,6 +7,7 @@ mod common;
 
 use std::cell::Cell;
 use std::future::Future;
+use std::ops::Range;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use bowline_runtime::{
     Builder, Faults, ReceiveMode, Runtime, Stage, buffer, metrics, spawn, spawn_at, timeout,
     yield_now,
 };
-use common::{LONG, listen, pattern, rounds, run_on};
+use common::{LONG, listen, pattern, rounds, run_on, run_without_timer};
 
 /// Runs a future on a simulated driver, once for each seed, and checks that nothing is left.
 fn simulate<F: Future<Output = ()>>(faults: Faults, make: impl Fn(u64) -> F) {
@@ -24,14 +25,18 @@ fn simulate<F: Future<Output = ()>>(faults: Faults, make: impl Fn(u64) -> F) {
 }
 
 fn simulate_on<F: Future<Output = ()>>(builder: &Builder, faults: Faults, make: impl Fn(u64) -> F) {
-    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    for seed in first..first + rounds(100) as u64 {
+    for seed in seeds() {
         let runtime = builder.clone().simulate(seed, faults).build().unwrap();
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             run_on(&runtime, make(seed));
         }));
         assert!(told.is_ok(), "seed {seed}");
     }
+}
+
+fn seeds() -> Range<u64> {
+    let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    first..first + rounds(100) as u64
 }
 
 async fn echo(stream: TcpStream) -> std::io::Result<()> {
@@ -234,20 +239,23 @@ fn tasks_aborted_at_any_moment_leave_nothing() {
 
 #[test]
 fn who_waits_for_what_left_in_the_middle_of_a_turn_hears_of_it_though_it_was_taken_late() {
+    let faults = Faults { submit_short: 500, ..Faults::default() };
     let builder = Runtime::builder().buffers(4, 512).budget(LONG);
-    simulate_on(&builder, Faults { submit_short: 500, ..Faults::default() }, async |_| {
-        let (listener, address) = listen();
-        let connecting = spawn(TcpStream::connect(address, LONG));
-        let _server = listener.accept().await.unwrap();
-        let client = connecting.await.unwrap().unwrap();
-        let sending = spawn_at(Stage::Work, {
-            let client = client.clone();
-            async move { client.send(&[1; 16 << 10]) }
+    for seed in seeds() {
+        run_without_timer(builder.clone().simulate(seed, faults), async || {
+            let (listener, address) = listen();
+            let connecting = spawn(TcpStream::connect(address, LONG));
+            let _server = listener.accept().await.unwrap();
+            let client = connecting.await.unwrap().unwrap();
+            let sending = spawn_at(Stage::Work, {
+                let client = client.clone();
+                async move { client.send(&[1; 16 << 10]) }
+            });
+            let waiting = spawn_at(Stage::Work, async move { client.drained(0).await });
+            sending.await.unwrap();
+            waiting.await.unwrap().unwrap();
         });
-        let waiting = spawn_at(Stage::Work, async move { client.drained(0).await });
-        sending.await.unwrap();
-        waiting.await.unwrap().unwrap();
-    });
+    }
 }
 
 #[test]

@@ -42,10 +42,7 @@ pub(super) const ALL: &[Mutation] = &[
         "        let untold = self.driver.borrow().has_untold();",
         "        let untold = false;",
     )
-    .held_in(
-        "simulated",
-        "who_waits_for_what_left_in_the_middle_of_a_turn_hears_of_it_though_it_was_taken_late",
-    ),
+    .held_in("sending", "who_waits_for_what_left_in_the_middle_of_a_turn_hears_that_it_is_sent"),
     mutation(
         "a send at once counts as told before the kernel has taken it",
         AT_ONCE,
