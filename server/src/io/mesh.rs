@@ -132,11 +132,12 @@ async fn reach<S: Service>(
     shell.know_peer(place, &found);
     let mut over = Over::before_up(failed.map_or(Why::NoAddress, Why::Unresolved));
     for address in in_order(found, *good) {
-        over = reach_at(shell, station, address).await;
-        if over.up.is_some() {
+        let next = reach_at(shell, station, address).await;
+        if next.up.is_some() {
             *good = Some(address);
-            break;
+            return next;
         }
+        over = over.or_else(next);
     }
     over
 }
@@ -168,6 +169,15 @@ struct Over {
 impl Over {
     const fn before_up(why: Why) -> Over {
         Over { up: None, why }
+    }
+
+    /// What is to be told of two addresses of which neither led to the peer: who answered there says
+    /// more than that nobody did.
+    fn or_else(self, next: Over) -> Over {
+        match (self.loss(), next.loss()) {
+            (Loss::Handshake, Loss::Unreachable) => self,
+            _ => next,
+        }
     }
 
     const fn loss(&self) -> Loss {
@@ -238,6 +248,17 @@ fn seed(us: Station, them: Station) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_answers_at_one_of_a_peers_addresses_is_told_though_nobody_does_at_the_next() {
+        let nobody = || Over::before_up(Why::Dial(io::ErrorKind::ConnectionRefused.into()));
+        let somebody = || Over::before_up(Why::NoSuchCore);
+        for (first, second) in [(nobody(), somebody()), (somebody(), nobody())] {
+            assert_eq!(first.or_else(second).loss(), Loss::Handshake);
+        }
+        let unresolved = Over::before_up(Why::NoAddress);
+        assert_eq!(unresolved.or_else(nobody()).loss(), Loss::Unreachable, "it was known before");
+    }
 
     #[test]
     fn a_peer_is_dialled_first_where_it_was_last() {
