@@ -5,8 +5,9 @@
 //! Both sides of a connection run on threads of their own. So many frames are in flight at once as
 //! the depth says. The raw loop is what one writes first: one multishot receive, one send a turn, no
 //! tasks, no timers. The lean one is what is left if it also does without the completions of its
-//! sends, as the runtime does (and so can't go on where a socket has no room). Medians of interleaved
-//! rounds are printed, and the runtime's ratio to either.
+//! sends, as the runtime does (and so can't go on where a socket has no room). What is printed are the
+//! medians of interleaved rounds, and of the runtime's ratio to either within a round; of the ratios
+//! also the quartiles.
 
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::os::fd::AsRawFd;
@@ -28,7 +29,7 @@ struct Cell {
 
 /// Frames a second there and back; of the client's side, calls of io_uring_enter a frame and
 /// nanoseconds of CPU time, which tell something even on a machine that is not idle.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Outcome {
     rate: f64,
     enters: f64,
@@ -52,42 +53,53 @@ fn main() {
     let rounds = (numbers.get(1).copied().unwrap_or(rounds) as usize).max(1);
     let spins = [Duration::ZERO, Duration::from_micros(50)];
     println!(
-        "connections depth  spin      raw/s     lean/s  runtime/s  to raw to lean   enters a frame      \
-         CPU ns a frame"
+        "connections depth  spin      raw/s     lean/s  runtime/s  {:<22} {:<22} enters a frame     \
+         CPU ns a frame",
+        "to raw", "to lean"
     );
     for spin in spins {
         for (connections, depth) in [(1, 1), (1, 32), (1, 128), (64, 1)] {
             let cell = Cell { connections, depth, spin };
-            let mut outcomes = [Vec::new(), Vec::new(), Vec::new()];
-            for _ in 0..rounds {
-                outcomes[0].push(raw(cell, time, false));
-                outcomes[1].push(raw(cell, time, true));
-                outcomes[2].push(runtime(cell, time));
-            }
-            let [raw, lean, runtime] = outcomes.map(median);
-            println!(
-                "{connections:>11} {depth:>5} {:>4}us {:>10.0} {:>10.0} {:>10.0} {:>7.3} {:>7.3}  \
-                 {:.3} {:.3} {:.3} {:>6.0} {:>6.0} {:>6.0}",
-                spin.as_micros(),
-                raw.rate,
-                lean.rate,
-                runtime.rate,
-                runtime.rate / raw.rate,
-                runtime.rate / lean.rate,
-                raw.enters,
-                lean.enters,
-                runtime.enters,
-                raw.cpu,
-                lean.cpu,
-                runtime.cpu,
-            );
+            let rounds: Vec<_> = (0..rounds).map(|turn| round(cell, time, turn)).collect();
+            println!("{connections:>11} {depth:>5} {:>4}us {}", spin.as_micros(), line(&rounds));
         }
     }
 }
 
-fn median(mut outcomes: Vec<Outcome>) -> Outcome {
-    outcomes.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    outcomes[outcomes.len() / 2]
+/// What the raw loop, the lean one and the runtime reached, one after the other; who begins, changes.
+fn round(cell: Cell, time: Duration, turn: usize) -> [Outcome; 3] {
+    let mut outcomes = [Outcome::default(); 3];
+    for place in 0..3 {
+        let who = (turn + place) % 3;
+        outcomes[who] = match who {
+            0 => raw(cell, time, false),
+            1 => raw(cell, time, true),
+            _ => runtime(cell, time),
+        };
+    }
+    outcomes
+}
+
+/// The medians of all rounds, and of their ratios, with the quartiles of those.
+fn line(rounds: &[[Outcome; 3]]) -> String {
+    let of = |figure: fn(&Outcome) -> f64| {
+        [0, 1, 2].map(|who| quartiles(rounds.iter().map(|round| figure(&round[who])))[1])
+    };
+    let ratio = |to: usize| {
+        let [low, median, high] = quartiles(rounds.iter().map(|of| of[2].rate / of[to].rate));
+        format!("{median:.3} ({low:.3} to {high:.3})")
+    };
+    let [raw, lean, runtime] = of(|outcome| outcome.rate);
+    let enters = of(|outcome| outcome.enters).map(|enters| format!("{enters:.3}")).join(" ");
+    let cpu = of(|outcome| outcome.cpu).map(|cpu| format!("{cpu:>6.0}")).join(" ");
+    let (to_raw, to_lean) = (ratio(0), ratio(1));
+    format!("{raw:>10.0} {lean:>10.0} {runtime:>10.0}  {to_raw} {to_lean} {enters} {cpu}")
+}
+
+fn quartiles(figures: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| figures[(figures.len() - 1) * quarter / 4])
 }
 
 // The runtime.
