@@ -9,14 +9,19 @@ use bowline_protocol::{
 };
 use bowline_server::io::{Limits, Running};
 
-use crate::eventually;
 use crate::peer::{Came, Peer, calling, plain, station};
 use crate::service::{BLOW, ECHO, Hands};
+use crate::{PATIENCE, eventually};
 
 const SEGMENTS: Features = Features::OPTIONS.with(Features::SEGMENTS);
 
 fn client(server: SocketAddr) -> Peer {
     Peer::client_that(SEGMENTS, server)
+}
+
+/// Who stands still for a while, as tests do on a slow machine, has not stalled.
+fn limits() -> Limits {
+    Limits { stall_time: PATIENCE, transfer_time: PATIENCE, ..Limits::default() }
 }
 
 /// Opens a request of `total` bytes with the first thousand of them.
@@ -139,7 +144,7 @@ fn a_request_on_its_way_is_withdrawn_by_its_own_twin_only() {
 
 #[test]
 fn what_the_budget_has_no_room_for_is_refused_and_what_it_has_goes_on() {
-    let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits { assembly_bytes: 1 << 20, ..limits() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let (mut first, mut second) = (client(server.address()), client(server.address()));
     open(&mut first, plain(1), 700_000);
@@ -165,7 +170,7 @@ fn what_the_budget_has_no_room_for_is_refused_and_what_it_has_goes_on() {
 
 #[test]
 fn one_connection_has_half_of_the_room_and_leaves_the_rest_to_others() {
-    let limits = Limits { assembly_bytes: 4 << 20, ..Limits::default() };
+    let limits = Limits { assembly_bytes: 4 << 20, ..limits() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let (mut greedy, mut other) = (client(server.address()), client(server.address()));
     for seq in 1..=4 {
@@ -183,7 +188,7 @@ fn one_connection_has_half_of_the_room_and_leaves_the_rest_to_others() {
 #[test]
 fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
     let stall_time = Duration::from_millis(100);
-    let limits = Limits { assembly_bytes: 1 << 20, stall_time, ..Limits::default() };
+    let limits = Limits { assembly_bytes: 1 << 20, stall_time, ..limits() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = client(server.address());
     let request = Request { remaining: Duration::from_nanos(u64::MAX), ..plain(1) };
@@ -205,7 +210,7 @@ fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
 fn who_sends_a_byte_at_a_time_gives_way_to_one_that_needs_the_room() {
     // What it sends is a part now and then: it does not stall, but it would take hours.
     let (stall_time, transfer_time) = (Duration::from_secs(3), Duration::from_secs(4));
-    let limits = Limits { assembly_bytes: 1 << 20, stall_time, transfer_time, ..Limits::default() };
+    let limits = Limits { assembly_bytes: 1 << 20, stall_time, transfer_time, ..limits() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let (mut slow, mut other) = (client(server.address()), client(server.address()));
     let request = Request { remaining: Duration::from_secs(3600), ..plain(1) };
@@ -227,7 +232,7 @@ fn who_sends_a_byte_at_a_time_gives_way_to_one_that_needs_the_room() {
 
 #[test]
 fn a_client_that_leaves_in_the_middle_of_a_request_leaves_its_room_to_others() {
-    let limits = Limits { assembly_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits { assembly_bytes: 1 << 20, ..limits() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut first = client(server.address());
     open(&mut first, plain(1), 700_000);
@@ -266,7 +271,7 @@ fn a_request_whose_deadline_passes_on_its_way_is_shed() {
 #[test]
 fn who_does_not_read_its_large_replies_is_cut_off_though_it_goes_on_to_speak() {
     let transfer_time = Duration::from_millis(300);
-    let limits = Limits { outgoing_bytes: 20 << 20, transfer_time, ..Limits::default() };
+    let limits = Limits { outgoing_bytes: 20 << 20, transfer_time, ..limits() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = client(server.address());
     for seq in 1..=16 {
@@ -287,7 +292,7 @@ fn who_does_not_read_its_large_replies_is_cut_off_though_it_goes_on_to_speak() {
 
 #[test]
 fn who_reads_may_ask_for_more_at_once_than_may_wait_for_who_does_not() {
-    let limits = Limits { outgoing_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits { outgoing_bytes: 1 << 20, ..limits() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut client = client(server.address());
     for seq in 1..=24 {
@@ -321,7 +326,7 @@ fn a_server_that_drains_sends_replies_that_are_on_their_way_to_their_end() {
     let mut client = client(server.address());
     client.request(calling(BLOW, 1), &(16_u32 << 20).to_le_bytes());
     let Came::Opening(_, _, mut came) = client.next() else { panic!("no reply") };
-    server.control().shut_down(crate::PATIENCE);
+    server.control().shut_down(PATIENCE);
     loop {
         match client.next() {
             Came::Segment(_, _, length) => came += length,
@@ -351,7 +356,7 @@ fn a_server_whose_time_to_drain_is_up_ends_though_a_slow_reader_reads_on() {
     }
     let (ended, ends) = std::sync::mpsc::channel();
     std::thread::spawn(move || ended.send(server.join()));
-    ends.recv_timeout(crate::PATIENCE).expect("it spins").expect("it ends in good order");
+    ends.recv_timeout(PATIENCE).expect("it spins").expect("it ends in good order");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bowline_client::core::{Budget, BudgetConfig, Policy};
 use bowline_client::io::MethodConfig;
 use bowline_client::{Client, Config, Replica};
-use bowline_runtime::{Runtime, sleep, spawn, timeout};
+use bowline_runtime::{Runtime, sleep, spawn, timeout, yield_now};
 use rustix::process::Signal;
 
 use crate::PATIENCE;
@@ -147,8 +147,20 @@ fn a_cut_connection_loses_no_tied_call() {
     let [_, one, two] = [0, 1, 2].map(|replica| cluster.borrow().address(replica));
     on_a_ring(async {
         let client = Client::connect(config([proxy.address(), one, two])).await.expect("a client");
-        let knife = Rc::clone(&proxy);
-        run(&client, move || assert_eq!(knife.cut(), 1, "one connection was there")).await;
+        let (victim, knife, asked) = (Rc::clone(&cluster), Rc::clone(&proxy), client.clone());
+        let cut = move || {
+            // It stands still meanwhile, and so has copies that did not end.
+            victim.borrow().signal(0, Signal::STOP);
+            let attempts = asked.counters().attempts;
+            drop(spawn(async move {
+                while asked.counters().attempts < attempts + 64 {
+                    yield_now().await;
+                }
+                assert_eq!(knife.cut(), 1, "one connection was there");
+                victim.borrow().signal(0, Signal::CONT);
+            }));
+        };
+        run(&client, cut).await;
         at_rest(&client).await;
         let counters = client.counters();
         assert_eq!(counters.ok, CALLS);

@@ -49,6 +49,7 @@ fn server() -> Running {
         assembly_bytes: 4 * MOST,
         outgoing_bytes: 4 * MOST,
         credit: Credit { requests: 100, bytes: 4 * MOST as u64 },
+        stall_time: PATIENCE,
         ..Limits::default()
     };
     serve(Turner, |builder| builder.limits(limits))
