@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use core::fmt;
+
 use crate::codec::VERSION;
 use crate::id::{ClientId, Station};
 use crate::service::Methods;
@@ -13,6 +15,17 @@ pub enum Identity {
     Client(ClientId),
     /// A core of a replica.
     Server(Station),
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Identity::Client(_) => f.write_str("a client"),
+            Identity::Server(Station { replica, core }) => {
+                write!(f, "core {core} of replica {replica}")
+            }
+        }
+    }
 }
 
 /// What a side can do beyond the least that is asked of all. A frame that needs a feature is sent

@@ -68,7 +68,7 @@ pub enum LinkError {
     },
     /// Someone else answered where a configured peer was expected.
     #[error(
-        "replica {expected} was expected there, but it says that it is {found:?}: the number or the address is another's"
+        "replica {expected} was expected there, but it says that it is {found}: the number or the address is another's"
     )]
     Stranger {
         /// Who was expected.
