@@ -77,8 +77,10 @@ impl AtOnce {
     }
 
     /// Tells of those that are done. All that the kernel has said was noted before.
-    pub(super) fn tell(&mut self, into: &mut impl Extend<Completion>) {
-        into.extend(self.sends.drain(..std::mem::take(&mut self.taken)));
+    pub(super) fn tell(&mut self, into: &mut VecDeque<Completion>) {
+        for _ in 0..std::mem::take(&mut self.taken) {
+            into.extend(self.sends.pop_front());
+        }
     }
 }
 
@@ -107,7 +109,7 @@ mod tests {
     use crate::driver::Kind;
 
     fn told(at_once: &mut AtOnce) -> Vec<(u32, i32)> {
-        let mut told = Vec::new();
+        let mut told = VecDeque::new();
         at_once.tell(&mut told);
         told.iter()
             .map(|completion: &Completion| (completion.token.index, completion.result))

@@ -65,7 +65,7 @@ pub(crate) struct Ring {
     /// Requests whose last completion was not seen yet, those in the queues included.
     in_flight: usize,
     /// What was taken out of the completion queue to make room.
-    reaped: Vec<Completion>,
+    reaped: VecDeque<Completion>,
     at_once: AtOnce,
 }
 
@@ -102,7 +102,7 @@ impl Ring {
             features: Features::default(),
             backlog: VecDeque::with_capacity(64),
             in_flight: 0,
-            reaped: Vec::new(),
+            reaped: VecDeque::new(),
             at_once: AtOnce::default(),
         };
         let parameters = shared.params();
@@ -324,7 +324,9 @@ impl Ring {
         into: &mut VecDeque<Completion>,
     ) -> io::Result<()> {
         let before = into.len();
-        into.extend(self.reaped.drain(..));
+        if !self.reaped.is_empty() {
+            into.append(&mut self.reaped);
+        }
         self.reap(into);
         if into.len() == before && self.has_deferred() {
             self.enter(counters, 0, None)?;
@@ -339,21 +341,21 @@ impl Ring {
     }
 
     /// Empties the completion queue.
-    fn reap(&mut self, into: &mut impl Extend<Completion>) {
+    fn reap(&mut self, into: &mut VecDeque<Completion>) {
         // SAFETY: as in `submission`; what else is used is another field.
         let queue = unsafe { self.uring.as_ref().completion_shared() };
-        into.extend(queue.map(|entry| {
+        for entry in queue {
             let flags = entry.flags();
             let token = Token::from_user_data(entry.user_data());
             self.at_once.note(entry.user_data(), token);
-            Completion {
+            into.push_back(Completion {
                 token,
                 result: entry.result(),
                 buffer: cqueue::buffer_select(flags),
                 buffer_more: cqueue::buffer_more(flags),
                 more: cqueue::more(flags),
-            }
-        }));
+            });
+        }
     }
 
     /// Has the completion queue take a completion of each request that is about to be handed over.
