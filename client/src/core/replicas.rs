@@ -332,10 +332,10 @@ impl Replicas {
 
     /// No replica, connected or not, is known to take a payload of that size.
     pub(crate) fn none_takes(&self, size: u32) -> bool {
-        !self.all.is_empty() && self.most_taken().is_none_or(|most| size > most)
+        self.most_taken().is_some_and(|most| size > most)
     }
 
-    /// The largest payload that any of them is known to take.
+    /// The largest payload that any of them is known to take; None without any.
     pub(crate) fn most_taken(&self) -> Option<u32> {
         self.all.iter().filter(|it| !it.removed).map(|it| it.takes).max()
     }

@@ -1,7 +1,7 @@
 //! What this side can say of a failure beside its error: which limit a payload is above, and which
 //! methods there are.
 
-use bowline_protocol::{ErrorKind, Executed, Method};
+use bowline_protocol::{ErrorKind, Method, ReplicaId};
 
 use super::client::Shared;
 use super::reply::{Failure, words};
@@ -20,13 +20,14 @@ pub(super) struct Asked {
 impl Shared {
     /// The failure, with words on what to do about it if this side has some.
     pub(super) fn explain(&self, asked: Asked, failure: Failure) -> Failure {
-        let told = match (failure.error.kind, failure.error.executed) {
-            (ErrorKind::PayloadTooLarge, Executed::No) => self.why_not_sent(asked.size),
-            (ErrorKind::PayloadTooLarge, _) => {
+        let said_by = failure.outcome.and_then(|it| it.winner).map(|winner| winner.replica);
+        let told = match (failure.error.kind, said_by) {
+            (ErrorKind::PayloadTooLarge, None) => self.why_not_sent(asked.size),
+            (ErrorKind::PayloadTooLarge, Some(_)) => {
                 let servers = words(failure.payload()).unwrap_or("the reply is larger");
                 format!("{servers}; max_reply is {} here", self.config.max_reply)
             }
-            (ErrorKind::NoSuchMethod, _) => self.which_there_are(asked.method),
+            (ErrorKind::NoSuchMethod, _) => self.which_there_are(asked.method, said_by),
             _ => return failure,
         };
         let payload = Some(self.shell.pool.copy(told.as_bytes()));
@@ -36,20 +37,19 @@ impl Shared {
     fn why_not_sent(&self, size: u32) -> String {
         let state = self.shell.state.borrow();
         let own = state.calls.config().max_payload;
-        match size > own {
-            true => format!("the request has {size} bytes, and core.max_payload is {own} here"),
-            false => {
-                let most = state.calls.largest_request();
-                format!("the request has {size} bytes, and no replica takes more than {most}")
-            }
-        }
+        let why = match (size > own, state.calls.largest_request()) {
+            (true, _) => format!(", and core.max_payload is {own} here"),
+            (false, Some(most)) => format!(", and no replica takes more than {most}"),
+            (false, None) => String::new(),
+        };
+        format!("the request has {size} bytes{why}")
     }
 
-    /// As far as a replica has said that is connected.
-    fn which_there_are(&self, method: Method) -> String {
+    /// At the replica that has not this one, as far as it has said and is connected.
+    fn which_there_are(&self, method: Method, replica: Option<ReplicaId>) -> String {
         let state = self.shell.state.borrow();
-        let said = state.lines.iter().flatten().find_map(|line| line.methods.as_ref());
-        said.map_or_else(
+        let line = replica.and_then(|it| state.lines.get(usize::from(it.0))?.as_ref());
+        line.and_then(|line| line.methods.as_ref()).map_or_else(
             || format!("method {}", method.0),
             |methods| {
                 let there = listed(methods.iter().map(|it| (it.number, it.name)));

@@ -119,9 +119,16 @@ impl Members {
         }
     }
 
-    /// Leaves a replica, to dial it elsewhere or not at all.
+    /// Leaves a replica, to dial it elsewhere or not at all. For one that only moves calls may wait.
     fn leave(&self, member: &mut Member, next: Option<Replica>) {
-        self.shell.state.borrow_mut().calls.remove_replica(member.id);
+        let calls = &mut self.shell.state.borrow_mut().calls;
+        match next {
+            Some(_) => {
+                calls.on_leaving(member.id);
+                calls.restore_replica(member.id);
+            }
+            None => calls.remove_replica(member.id),
+        }
         let (shell, terms, old) = (self.shell.clone(), self.terms.clone(), member.task.take());
         let changed = change(shell, member.id, old, next.clone(), terms);
         member.task = Some(Owned(spawn_at(Stage::Input, changed)));
@@ -141,6 +148,8 @@ async fn change(
     let drained = async {
         while shell.state.borrow().calls.in_flight(id) > 0 {
             sleep(LOOK).await;
+            // Its connection may have broken, and be there again.
+            shell.state.borrow_mut().calls.on_leaving(id);
         }
     };
     let in_time = timeout(MOST_DRAINING, drained).await.is_ok();
@@ -149,7 +158,6 @@ async fn change(
     close(&shell, id);
     shell.state.borrow_mut().last_errors.remove(&id.0);
     if let Some(replica) = next {
-        shell.state.borrow_mut().calls.restore_replica(id);
         connection::keep(shell, replica, terms).await;
     }
 }

@@ -106,25 +106,21 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error, and what the server says of it, if it is of those of which servers say something, and
-/// that is a line of text: what services say is theirs, and may be data.
+/// An error, and what is said of it: by this side, or by the server, if it is of those of which servers
+/// say something, and that is a line of text: what services say is theirs, and may be data.
 pub(super) fn write_error(
     f: &mut fmt::Formatter<'_>,
     error: &Error,
     payload: &[u8],
 ) -> fmt::Result {
     write!(f, "{error}")?;
-    let is_told = matches!(
-        error.kind,
-        ErrorKind::BadRequest
-            | ErrorKind::NoSuchMethod
-            | ErrorKind::Failed
-            | ErrorKind::PayloadTooLarge
-    );
-    match words(payload) {
-        Some(words) if is_told => write!(f, ": {words}"),
-        _ => Ok(()),
-    }
+    let told = match error.kind {
+        ErrorKind::BadRequest | ErrorKind::Failed => words(payload),
+        // Of these this side says it, and has looked at what it cites.
+        ErrorKind::NoSuchMethod | ErrorKind::PayloadTooLarge => std::str::from_utf8(payload).ok(),
+        _ => None,
+    };
+    told.filter(|told| !told.is_empty()).map_or(Ok(()), |told| write!(f, ": {told}"))
 }
 
 /// The payload as a line of text, if it is one.

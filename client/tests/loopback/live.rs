@@ -1,9 +1,10 @@
 //! A configuration that changes under a client which makes calls.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_client::core::{Candidate, Delay, PickRule, Policy, RetryConfig};
+use bowline_client::core::{Candidate, Counters, Delay, PickRule, Policy, RetryConfig};
 use bowline_client::io::{Canary, Live, MethodConfig};
 use bowline_client::{Client, Config};
 use bowline_protocol::ErrorKind;
@@ -17,7 +18,7 @@ fn method(policy: Policy) -> MethodConfig {
 }
 
 /// Until the client has followed what was set: it does so in a task of its own.
-async fn until(what: impl Fn() -> bool) {
+async fn until(mut what: impl FnMut() -> bool) {
     let wait = async {
         while !what() {
             bowline_runtime::yield_now().await;
@@ -61,6 +62,41 @@ fn replicas_come_and_go_and_move_and_no_call_is_lost() {
         let counters = client.counters();
         assert_eq!((counters.failed, counters.lost), (0, 0));
         assert!(one.seen() > 0 && two.seen() > 0 && moved.seen() > 0);
+    });
+}
+
+#[test]
+fn a_call_waits_for_the_only_replica_while_that_moves() {
+    run(async {
+        let [old, new] = [Server::start(1), Server::start(1)];
+        let at = |server: &Rc<Server>| {
+            let mut config = config(std::slice::from_ref(server));
+            config.core.patience = DEADLINE;
+            config
+        };
+        old.answer.set(Answer::Silence);
+        let live = Live::new(at(&old)).unwrap();
+        let client = Client::connect(live.client_config()).await.unwrap();
+        let call =
+            || bowline_runtime::spawn(client.call(READ, b"x").deadline(DEADLINE).into_future());
+        let out = call();
+        old.until(|old| old.seen() == 1).await;
+        old.answer.set(Answer::Echo);
+        live.set(at(&new)).unwrap();
+        let mut waiting = Vec::new();
+        until(|| {
+            waiting.push(call());
+            let Counters { stranded, refused, .. } = client.counters();
+            stranded + refused > 0
+        })
+        .await;
+        // What kept it from moving is lost.
+        old.stop();
+        assert!(out.await.unwrap().is_err());
+        for call in waiting {
+            call.await.unwrap().unwrap();
+        }
+        assert!(new.seen() > 0);
     });
 }
 

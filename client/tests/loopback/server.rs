@@ -40,6 +40,8 @@ pub(crate) struct Server {
     pub(crate) id: u16,
     pub(crate) address: SocketAddr,
     pub(crate) answer: Cell<Answer>,
+    /// Its replies say that the handler ran.
+    pub(crate) executes: Cell<bool>,
     /// It reads no more.
     pub(crate) deaf: Cell<bool>,
     /// What its hello says of its methods.
@@ -63,6 +65,7 @@ impl Server {
         let server = Rc::new(Server {
             id,
             address: listener.local_addr().unwrap(),
+            executes: Cell::new(true),
             deaf: Cell::new(false),
             answer: Cell::new(Answer::Echo),
             methods: Cell::default(),
@@ -133,7 +136,7 @@ impl Server {
 
     fn do_answer(&self, stream: &TcpStream, request: &Request, payload: &[u8]) {
         let (attempt, load) = (request.attempt, Load::default());
-        let reply = |status| Reply { attempt, status, executed: true, load };
+        let reply = |status| Reply { attempt, status, executed: self.executes.get(), load };
         let frame = match self.answer.get() {
             Answer::Echo => Frame::Reply(reply(Status::Ok), payload),
             Answer::Fail(status) => Frame::Reply(reply(status), b"why"),

@@ -451,4 +451,11 @@ pub(super) const ALL: &[Mutation] = &[
         "order(known) <= order(fresh)",
     )
     .held_by("core::calls::tests::fresh::the_freshest_of_the_results_that_are_too_old_is_told_of_and_ends_the_call_as_stale"),
+    mutation(
+        "where all replicas are taken out a call is too large for them",
+        REPLICAS,
+        "        self.most_taken().is_some_and(|most| size > most)",
+        "        self.most_taken().is_none_or(|most| size > most)",
+    )
+    .held_by("core::calls::tests::stranding::while_all_replicas_are_taken_out_there_is_none_which_is_not_to_say_that_a_call_is_too_large"),
 ];

@@ -339,9 +339,10 @@ impl<P> Calls<P> {
         }
     }
 
-    /// The largest payload of a request that any replica takes, as far as is known, in bytes.
-    pub fn largest_request(&self) -> u32 {
-        self.replicas.most_taken().unwrap_or(0)
+    /// The largest payload of a request that any replica takes, in bytes; None if no replica is known, or
+    /// one of them did not say.
+    pub fn largest_request(&self) -> Option<u32> {
+        self.replicas.most_taken().filter(|&most| most != u32::MAX)
     }
 
     /// What the replica says of its methods: to be said before [`Calls::on_connected`]. A call is

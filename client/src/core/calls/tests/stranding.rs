@@ -101,6 +101,37 @@ fn a_replica_whose_copy_never_went_out_has_not_failed_the_call() {
 }
 
 #[test]
+fn a_call_waits_for_the_only_replica_while_that_moves() {
+    let mut world = World::new();
+    [B, C].into_iter().for_each(|replica| world.calls.remove_replica(replica));
+    world.calls.on_takes(A, 100);
+    let out = world.start(world.none);
+    world.sends.clear();
+    world.calls.on_leaving(A);
+    let call = world.start(world.none);
+    world.nothing_sent();
+    assert!(world.ok(A, out, 0).is_some());
+    world.closed(A);
+    world.connected(A);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    assert!(world.ok(A, call, 0).is_some());
+    world.at_rest();
+}
+
+#[test]
+fn while_all_replicas_are_taken_out_there_is_none_which_is_not_to_say_that_a_call_is_too_large() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
+    blackout(&mut world);
+    world.start(world.none);
+    [A, B, C].into_iter().for_each(|replica| world.calls.remove_replica(replica));
+    let refused = world.try_start(world.spec(world.none)).map_err(|error| error.kind);
+    assert_eq!(refused, Err(ErrorKind::NoReplica));
+    world.pass(MS(20));
+    assert_eq!(world.result(), Err(ErrorKind::NoReplica));
+    world.at_rest();
+}
+
+#[test]
 fn patience_ends_before_the_deadline() {
     let mut world = World::with(BudgetConfig::default(), |config| config.patience = MS(20));
     blackout(&mut world);
