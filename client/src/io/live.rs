@@ -4,6 +4,7 @@
 //! task that waits here for the next one and puts it in place between two calls.
 
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -44,6 +45,10 @@ pub struct Live {
 #[derive(Debug)]
 struct Shared {
     config: Arc<Config>,
+    /// The one that it began with, which is what those have of it that follow no other.
+    first: Arc<Config>,
+    /// What of that is set otherwise now, and was told.
+    unfollowed: Vec<Unfollowed>,
     /// How often it was set.
     generation: u64,
     /// Tasks that wait for the next. At most one a core and client: each is taken out as it is woken.
@@ -62,7 +67,9 @@ impl Live {
         config.check_settings()?;
         tell_unknown(&config, None);
         config.live = None;
-        let shared = Shared { config: Arc::new(config), generation: 0, wakers: Vec::new() };
+        let config = Arc::new(config);
+        let (first, unfollowed, wakers) = (config.clone(), Vec::new(), Vec::new());
+        let shared = Shared { config, first, unfollowed, generation: 0, wakers };
         Ok(Live { shared: Arc::new(Mutex::new(shared)) })
     }
 
@@ -70,7 +77,7 @@ impl Live {
     /// budgets' settings, and of the machine's what [`Calls::follow`](crate::core::Calls::follow)
     /// takes over (picks, ejection, warm-up, retries, patience). Clients follow it within a turn of
     /// their loops. All else (`max_reply` and other limits, links) stays as it was when they connected;
-    /// what differs of that is logged as a warning.
+    /// what differs of that from what this began with is logged as a warning, once.
     ///
     /// # Errors
     ///
@@ -101,11 +108,14 @@ impl Live {
         let config = Arc::new(config);
         shared.config = config.clone();
         shared.generation += 1;
-        let wakers = std::mem::take(&mut shared.wakers);
+        let wakers = mem::take(&mut shared.wakers);
+        let unfollowed = unfollowed(&shared.first, &config);
+        let told = mem::replace(&mut shared.unfollowed, unfollowed.clone());
         drop(shared);
-        tell_unknown(&config, Some(&old));
-        tell_unfollowed(&old, &config);
+        // A log may block, and stop nobody from following.
         wakers.into_iter().for_each(Waker::wake);
+        tell_unknown(&config, Some(&old));
+        unfollowed.iter().filter(|it| !told.contains(it)).for_each(tell_unfollowed);
         Ok(())
     }
 
@@ -157,18 +167,19 @@ fn tell_unknown(config: &Config, before: Option<&Config>) {
     }
 }
 
-/// Says what is set otherwise than before though no client that is connected follows it.
-fn tell_unfollowed(old: &Config, new: &Config) {
-    for (key, old, new) in unfollowed(old, new) {
-        warn!(
-            "{key} is {new} now and was {old}: clients that are connected go on with what they had; \
-             restart the program for it to count"
-        );
-    }
+/// What is set otherwise than at first though no client that is connected follows it: its name, and
+/// both values.
+type Unfollowed = (&'static str, String, String);
+
+fn tell_unfollowed((key, old, new): &Unfollowed) {
+    warn!(
+        "{key} is {new} now and was {old}: clients that are connected go on with what they had; \
+         restart the program for it to count"
+    );
 }
 
-/// Each setting that only counts as a client connects, if it differs: its name, and both values.
-fn unfollowed(old: &Config, new: &Config) -> Vec<(&'static str, String, String)> {
+/// Each setting that only counts as a client connects, if it differs.
+fn unfollowed(old: &Config, new: &Config) -> Vec<Unfollowed> {
     // Whoever adds a setting says here whether it is followed.
     let Config {
         replicas: _,

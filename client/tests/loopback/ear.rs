@@ -19,6 +19,8 @@ thread_local! {
     static WANTED: Cell<bool> = const { Cell::new(false) };
     /// The lines of this thread, if they are wanted: the level, and what is said.
     static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    /// The next line can't be kept.
+    static FAILS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What is known of each span.
@@ -46,6 +48,12 @@ pub(crate) fn spans(of: impl FnOnce()) -> MutexGuard<'static, HashMap<u64, Known
 pub(crate) fn listen() {
     LazyLock::force(&SEEN);
     LINES.set(Some(Vec::new()));
+}
+
+/// The next line of this thread makes the log panic.
+pub(crate) fn fail_once() {
+    listen();
+    FAILS.set(true);
 }
 
 /// The lines so far of that level.
@@ -89,6 +97,7 @@ impl Subscriber for &'static Seen {
     }
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, event: &Event<'_>) {
+        assert!(!FAILS.take(), "the log is full");
         let mut line = event.metadata().level().to_string();
         event.record(&mut Fields(&mut line));
         LINES.with_borrow_mut(|lines| lines.iter_mut().for_each(|it| it.push(line.clone())));

@@ -1,12 +1,12 @@
 //! What is told, in a log and by errors, to who has to do something about it.
 
-use std::time::Duration;
+use std::panic::AssertUnwindSafe;
 
 use bowline_client::io::Live;
 use bowline_client::{Client, Config};
 use bowline_protocol::{ErrorKind, Executed, Method, MethodInfo, ServiceInfo, Status};
 
-use crate::ear::{lines, listen};
+use crate::ear::{fail_once, lines, listen};
 use crate::server::{Answer, LONG, READ, Server, World, config, run};
 
 /// Lets the client get on until that is so.
@@ -27,13 +27,33 @@ fn a_setting_that_connected_clients_do_not_follow_is_named_with_the_cure() {
     let before = live.config().as_ref().clone();
     live.set(Config { connect_wait: before.connect_wait, ..before.clone() }).unwrap();
     assert_eq!(lines("WARN"), Vec::<String>::new());
-    live.set(Config { max_reply: 4096, ..before }).unwrap();
+    live.set(Config { max_reply: 4096, ..before.clone() }).unwrap();
     let told = lines("WARN");
     assert!(told[0].starts_with("WARN max_reply is 4096 now and was 1048576: "), "{told:?}");
     assert!(
         told[0].ends_with("restart the program for it to count") && told.len() == 1,
         "{told:?}"
     );
+    // It is told once, and no more when it is what connected clients have.
+    live.set(Config { max_reply: 4096, ..before.clone() }).unwrap();
+    live.set(before.clone()).unwrap();
+    assert_eq!(lines("WARN"), told);
+    live.set(Config { max_reply: 4096, ..before }).unwrap();
+    assert_eq!(lines("WARN").len(), 2);
+}
+
+#[test]
+fn clients_follow_what_is_set_whatever_the_log_does_with_what_is_told_of_it() {
+    run(async {
+        let servers = [1, 2].map(Server::start);
+        let live = Live::new(config(&servers)).unwrap();
+        let client = Client::connect(live.client_config()).await.unwrap();
+        fail_once();
+        let fewer = Config { max_reply: 4096, ..config(&servers[..1]) };
+        let set = std::panic::catch_unwind(AssertUnwindSafe(|| live.set(fewer)));
+        assert!(set.is_err(), "the log panics");
+        until(|| client.connected() == 1).await;
+    });
 }
 
 #[test]
@@ -58,17 +78,17 @@ fn who_answers_in_the_place_of_a_replica_that_was_not_there_is_told_though_that_
     run(async {
         let servers = [Server::start(1), Server::start(2)];
         servers[1].stop();
-        let mut config = config(&servers);
-        config.connect_wait = Duration::from_millis(50);
         listen();
-        let client = Client::connect(config).await.unwrap();
+        // It waits for both, longer than all of this takes.
+        let connecting = bowline_runtime::spawn(Client::connect(config(&servers)));
         until(|| lines("WARN").iter().any(|line| line.contains("refused"))).await;
         let other = Server::start_at(9, servers[1].address);
         until(|| lines("WARN").iter().any(|line| line.contains("replica 2 was expected"))).await;
         // It goes on dialling, and says no more of it.
         let accepted = other.accepted.get();
         until(|| other.accepted.get() > accepted + 3).await;
-        assert_eq!((lines("WARN").len(), client.connected()), (2, 1), "{:?}", lines("WARN"));
+        assert_eq!((lines("WARN").len(), servers[0].accepted.get()), (2, 1), "{:?}", lines("WARN"));
+        connecting.abort();
     });
 }
 
@@ -103,6 +123,49 @@ fn a_call_of_a_method_that_is_not_there_names_it_and_those_that_are() {
             let ran = text.strip_suffix(expected).unwrap_or(&text);
             assert_eq!(ran, "the service has no such method (it ran): ", "as this server says");
         }
+    });
+}
+
+#[test]
+fn of_replicas_that_differ_the_one_is_cited_that_has_not_the_method_however_long_its_names_are() {
+    const NAMES: [&str; 13] =
+        ["a_name_of_a_method_that_is_rather_long_as_it_says_what_it_does_well"; 13];
+    const OLD: &[MethodInfo] = &{
+        let mut methods = [MethodInfo::new(Method(0), ""); 13];
+        let mut at = 0;
+        while at < 13 {
+            methods[at] = MethodInfo::new(Method(at as u16 + 1), NAMES[at]);
+            at += 1;
+        }
+        methods
+    };
+    const NEW: &[MethodInfo] = &[MethodInfo::new(Method(99), "scan")];
+    const INFOS: [ServiceInfo; 2] = [ServiceInfo::new("new", NEW), ServiceInfo::new("old", OLD)];
+    run(async {
+        let servers = [1, 2].map(Server::start);
+        servers[0].methods.set(Some(&INFOS[0]));
+        servers[1].methods.set(Some(&INFOS[1]));
+        servers[0].answer.set(Answer::Refuse);
+        servers[1].answer.set(Answer::Fail(Status::NoSuchMethod));
+        let client = Client::connect(config(&servers)).await.unwrap();
+        let failure = client.call(Method(99), b"x").deadline(LONG).await.unwrap_err();
+        assert_eq!(failure.outcome().and_then(|it| it.winner).map(|it| it.replica.0), Some(2));
+        let text = failure.to_string();
+        assert!(text.contains(": method 99; \"old\" has 1 (a_name_of_a_method"), "{text}");
+        assert!(text.ends_with(", and 1 more"), "{text}");
+    });
+}
+
+#[test]
+fn a_reply_that_is_too_large_is_told_of_as_one_though_no_handler_ran() {
+    run(async {
+        let world = World::with(|config| config.max_reply = 4096).await;
+        world.servers[0].executes.set(false);
+        world.servers[0].answer.set(Answer::Fail(Status::TooLarge));
+        let failure = world.client.call(READ, b"x").deadline(LONG).await.unwrap_err();
+        let expected =
+            "the payload is above the limit (it did not run): why; max_reply is 4096 here";
+        assert_eq!(failure.to_string(), expected);
     });
 }
 
