@@ -67,9 +67,13 @@ pub enum Loss {
     Broken(Duration),
 }
 
+/// A connection that was up for so long makes what comes after it news.
+const WELL: Duration = Duration::from_secs(60);
+
 /// When somebody is dialled again, and whether that they can't be had is news. Who is lost as soon as
-/// they are there is dialled as seldom as who is not there at all. In an outage each kind of [`Loss`]
-/// is news once: whoever comes and goes can't fill a log, and no later reason hides behind the first.
+/// they are there is dialled as seldom as who is not there at all. Each kind of [`Loss`] is news once,
+/// until it was well for a minute: whoever comes and goes can't fill a log, and no later reason hides
+/// behind the first.
 ///
 /// ```
 /// use bowline_protocol::{Loss, Redial};
@@ -86,13 +90,13 @@ pub struct Redial {
     backoff: Backoff,
     /// A connection that was up for so long was one.
     steady: Duration,
-    /// The kinds that were told in this outage, a bit each.
+    /// The kinds that were told since it was well, a bit each.
     told: u8,
 }
 
 impl Redial {
     /// Waits as [`Backoff`] does, which begins anew only after a connection that was up for as long
-    /// as the longest wait: that ends an outage, too.
+    /// as the longest wait.
     pub const fn new(first: Duration, max: Duration, seed: u64) -> Redial {
         Redial { backoff: Backoff::new(first, max, seed), steady: max, told: 0 }
     }
@@ -107,6 +111,8 @@ impl Redial {
             Loss::Broken(up) => {
                 if up >= self.steady {
                     self.backoff.reset();
+                }
+                if up >= WELL {
                     self.told = 0;
                 }
                 8

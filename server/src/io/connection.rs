@@ -240,7 +240,10 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         let link = self.link.borrow();
         let Some(station) = link.peer().and_then(Hello::station) else { return };
         match self.side {
-            Side::Dialled(_) => shell.count(|io| io.mesh_dialled += 1),
+            Side::Dialled(wanted) => {
+                shell.count(|io| io.mesh_dialled += 1);
+                mesh::tell_reached(shell, wanted);
+            }
             Side::Accepted(_) if link.peer_obeys_cancels() && shell.is_peer(station.replica) => {
                 self.route.set(Some(station));
                 shell.route_up(station, self);

@@ -49,6 +49,8 @@ pub(super) struct Cores {
     told: Cell<u16>,
     /// Which of them have a task that keeps a connection to them.
     kept: RefCell<Vec<bool>>,
+    /// It was told that the peer can't be had, and not yet that it can again.
+    missed: Cell<bool>,
 }
 
 impl Cores {
@@ -110,7 +112,7 @@ async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
         }
         let (wait, is_news) = redial.after(over.loss());
         if is_news {
-            tell_lost(&shell, station, &shell.peers[place].address, &over.why);
+            tell_lost(&shell, station, place, &over);
         }
         sleep(wait).await;
     }
@@ -207,16 +209,34 @@ enum Why {
     Ended(End),
 }
 
-/// A peer can't be reached, and it was not yet told in this outage why. Each core of each replica sees
-/// it of each core of that peer: one says it.
-fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, address: &PeerAddress, why: &Why) {
-    if shell.station().core == 0 && station.core == 0 {
-        let peer = station.replica;
-        tracing::warn!(
+/// Each core of each replica sees of each core of a peer how it comes and goes: one speaks for all.
+fn speaks<S: Service>(shell: &Shell<S>, station: Station) -> bool {
+    (shell.station().core, station.core) == (0, 0)
+}
+
+/// A peer is not there, and why is news.
+fn tell_lost<S: Service>(shell: &Shell<S>, station: Station, place: usize, over: &Over) {
+    if !speaks(shell, station) {
+        return;
+    }
+    shell.cores[place].missed.set(true);
+    let (peer, address, why) = (station.replica, &shell.peers[place].address, &over.why);
+    match over.up {
+        Some(up) => tracing::warn!(%peer, %address, ?up, %why, "lost a peer, and dials it again"),
+        None => tracing::warn!(
             %peer, %address, %why,
             "can't reach a peer, and goes on trying: until then clients tell of its twins, which \
              takes longer"
-        );
+        ),
+    }
+}
+
+/// A connection to a peer's core is up. That is told if it was told that there is none.
+pub(super) fn tell_reached<S: Service>(shell: &Shell<S>, station: Station) {
+    let place = shell.peers.iter().position(|peer| peer.replica == station.replica);
+    if speaks(shell, station) && place.is_some_and(|place| shell.cores[place].missed.take()) {
+        let peer = station.replica;
+        tracing::info!(%peer, "reached a peer that was missed");
     }
 }
 

@@ -147,23 +147,27 @@ fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_shor
     drop(ear);
     assert!(teller.told("cancels do not reach a peer's core").starts_with("INFO"));
     let at = fake.address();
-    let mut lost = |why: &str| {
-        let lost = teller.told("can't reach a peer");
-        assert!(lost.starts_with("WARN") && lost.contains(" peer=2 "), "{lost}");
-        assert!(lost.contains(&at.to_string()) && lost.contains(why), "{lost}");
+    let warned = |line: String, why: &str| {
+        assert!(line.starts_with("WARN") && line.contains(" peer=2 "), "{line}");
+        assert!(line.contains(&at.to_string()) && line.contains(why), "{line}");
     };
-    // Each reason is told, whatever was before it, and the next such end of a dial is not.
+    // Each reason is told, whatever was before it, and the next such end of a dial is not: it was not
+    // well for a minute since. So is that it is there again, if it was told that it is not.
     drop(mouth);
-    lost("the other side closed it");
+    warned(teller.told("lost a peer"), "the other side closed it");
+    let mouth = fake.dialled();
+    let reached = teller.told("reached a peer");
+    assert!(reached.starts_with("INFO") && reached.contains(" peer=2"), "{reached}");
+    drop(mouth);
     drop(fake.dialled());
     fake.pose_as(5);
     for _ in 0..2 {
         let mut stranger = fake.answer(0, 1);
         while stranger.next() != Came::Closed {}
     }
-    lost("replica");
+    warned(teller.told("can't reach a peer"), "replica");
     drop(fake);
-    lost("refused");
+    warned(teller.told("can't reach a peer"), "refused");
 
     let mut client = Peer::client(address);
     client.request(calling(HOLD, 1), b"");
@@ -175,8 +179,10 @@ fn a_server_tells_that_it_is_there_who_comes_and_goes_and_what_its_end_cuts_shor
     assert!(cut.starts_with("WARN") && cut.contains(" queued=0 running=1 grace=7ms"), "{cut}");
     assert!(teller.told("message=ended").starts_with("INFO"));
     assert!(teller.process.wait().unwrap().success());
-    let lost = teller.told.iter().filter(|line| line.contains("can't reach a peer"));
-    assert_eq!(lost.count(), 3, "{:#?}", teller.told);
+    for (part, times) in [("can't reach a peer", 2), ("lost a peer", 1), ("reached a peer", 1)] {
+        let lines = teller.told.iter().filter(|line| line.contains(part));
+        assert_eq!(lines.count(), times, "{part}: {:#?}", teller.told);
+    }
 }
 
 #[test]
