@@ -452,8 +452,9 @@ impl Builder {
         self
     }
 
-    /// How long a server that a signal ends may take to finish what it has. What has not ended then is
-    /// dropped, and a warning says how much that was. Default: five seconds.
+    /// How long a server that a signal ends may take to finish what it has, unless [a second
+    /// one](super::Running::run_until_signal) cuts that short. What has not ended then is dropped, and a
+    /// warning says how much that was. Default: five seconds.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Builder {
         self.grace = grace;
@@ -468,7 +469,7 @@ impl Builder {
     }
 
     /// Serves until the process is told to end by SIGTERM or SIGINT: then it takes on nothing new,
-    /// finishes what it has within [its grace](Builder::grace), and returns.
+    /// finishes what it has within [its grace](Builder::grace) or until a second signal, and returns.
     ///
     /// Each core gets a clone of the service.
     ///

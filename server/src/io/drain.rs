@@ -6,7 +6,8 @@ use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::{Credit, GoodbyeReason};
-use bowline_runtime::{JoinHandle, metrics, spawn, timeout};
+use bowline_runtime::{JoinHandle, metrics, now, spawn, timeout, timeout_at};
+use bowline_time::Instant;
 
 use super::farewell::LAST_WORDS;
 use super::mesh::Cores;
@@ -29,28 +30,25 @@ impl<S: Service> Shell<S> {
             && self.accepted.borrow().iter().flatten().all(|connection| connection.out.is_empty())
     }
 
-    /// Takes on nothing new, waits up to `grace` for what is here unless it is hurried, and says
-    /// goodbye.
-    async fn drain(self: Rc<Self>, grace: Duration) {
+    /// Takes on nothing new, waits for what is here until its time is up, and says goodbye.
+    async fn drain(self: Rc<Self>, began: Instant) {
+        let ends_at = || self.ends_at.get().unwrap_or(began);
         self.acceptors.borrow().iter().for_each(JoinHandle::abort);
         self.core.borrow_mut().drain();
         let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
-        connections.iter().for_each(|connection| connection.leave(grace));
-        let all_ended = async {
-            while !self.has_nothing_left() && !self.hurried.get() {
-                self.drained.notified().await;
-            }
-        };
-        // What is left when the time is up is told of by the close.
-        let _ = timeout(grace, all_ended).await;
+        connections.iter().for_each(|connection| connection.leave(ends_at() - began));
+        while !self.has_nothing_left() && now() < ends_at() {
+            // What is left when the time is up is told of by the close.
+            let _ = timeout_at(ends_at(), self.drained.notified()).await;
+        }
         if !self.has_nothing_left() {
             let crate::core::Stats { queued, running, .. } = self.core.borrow().stats();
             tracing::warn!(
                 queued,
                 running,
-                ?grace,
-                "a core ends before it has finished: more time for that is Builder::grace, or what \
-                 shut_down is told"
+                grace = ?(ends_at() - began),
+                "a core ends before it has finished, as its time is up: what shut_down was told, or \
+                 Builder::grace, unless it was told once more"
             );
         }
         let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
@@ -112,14 +110,17 @@ impl<S: Service> Inside for Shell<S> {
     }
 
     fn shut_down(self: Rc<Self>, grace: Duration) {
-        if !self.draining.replace(true) {
-            if self.station().core == 0 {
-                tracing::info!(?grace, "takes on nothing new, and ends");
-            }
-            drop(spawn(self.drain(grace)));
-        } else if grace.is_zero() {
-            self.hurried.set(true);
+        let began = now();
+        let ends_at = began + grace;
+        if let Some(told) = self.ends_at.get() {
+            self.ends_at.set(Some(told.min(ends_at)));
             self.drained.notify();
+            return;
         }
+        self.ends_at.set(Some(ends_at));
+        if self.station().core == 0 {
+            tracing::info!(?grace, "takes on nothing new, and ends");
+        }
+        drop(spawn(self.drain(began)));
     }
 }

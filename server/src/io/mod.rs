@@ -34,6 +34,7 @@ mod sender;
 mod server;
 mod service;
 mod shell;
+mod signals;
 mod spans;
 mod stats;
 mod tally;

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::vec::Vec;
-use std::{format, io, thread};
+use std::{io, thread};
 
 use bowline_protocol::{Features, Hello, ReplicaId, ServiceInfo, Station, Takes};
 #[cfg(feature = "metrics")]
@@ -19,7 +19,7 @@ use bowline_runtime::exposition::Exposition;
 use bowline_runtime::net::{ListenOptions, TcpListener};
 use bowline_runtime::{Handle, Metrics, RemoteHandle, Runtime, Stage, spawn_at};
 
-use signal_hook::consts::{FORBIDDEN, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle as SignalsHandle, Signals};
 
 use super::builder::{Builder, ServeError};
@@ -27,6 +27,7 @@ use super::drain::Inside;
 use super::once::{Counts, LedgerStats};
 use super::service::Service;
 use super::shell::{Parts, Shell};
+use super::signals::{checked, hurry_when_told_again};
 use super::spans::Spans;
 use super::stats::Snapshot;
 use super::tally::Rows;
@@ -143,7 +144,8 @@ impl Running {
     }
 
     /// Runs until the process gets SIGTERM or SIGINT (or one that [`Running::hear`] was told), and
-    /// then ends in good order. A second one ends what is left of the grace.
+    /// then ends in good order. One that comes a second after it or later ends what is left of the
+    /// grace; what comes sooner is taken for the same wish.
     ///
     /// # Errors
     ///
@@ -152,10 +154,11 @@ impl Running {
         self.hear_signals()?;
         let heard = self.signals.take().map(|mut signals| {
             signals.forever().next();
+            let first = std::time::Instant::now();
             let (heard, control) = (signals.handle(), self.control.clone());
             // Where no thread is to be had for it, the second one is not heard.
             let thread = thread::Builder::new().name("bowline-signals".into());
-            drop(thread.spawn(move || hurry_at_the_next(signals, &control)));
+            drop(thread.spawn(move || hurry_when_told_again(signals, first, &control)));
             heard
         });
         let grace = self.grace;
@@ -202,25 +205,6 @@ impl Drop for Running {
                 tracing::error!(%error, "a server ended badly");
             }
         }
-    }
-}
-
-/// Ends the server at the next signal, if one is heard.
-fn hurry_at_the_next(mut signals: Signals, control: &Control) {
-    if let Some(signal) = signals.forever().next() {
-        tracing::warn!(signal, "told once more to end: it does not finish what is under way");
-        control.shut_down(Duration::ZERO);
-    }
-}
-
-/// Signals that may be handled; asking for one of the others would panic.
-fn checked(signals: &[i32]) -> io::Result<&[i32]> {
-    match signals.iter().find(|signal| FORBIDDEN.contains(signal)) {
-        Some(signal) => {
-            let told = format!("signal {signal} can't be handled");
-            Err(io::Error::new(io::ErrorKind::InvalidInput, told))
-        }
-        None => Ok(signals),
     }
 }
 
@@ -348,7 +332,7 @@ impl Control {
     }
 
     /// Has the server take on nothing new, finish what it has within `grace`, say goodbye and end.
-    /// Returns at once. Told again with no time at all, it finishes nothing more.
+    /// Returns at once. Told again, it ends at the earliest of the times that it was told.
     pub fn shut_down(&self, grace: Duration) {
         for core in self.cores.iter() {
             core.handle.order(move || {

@@ -69,9 +69,8 @@ pub(super) struct Shell<S: Service> {
     pub(super) io: Cell<IoStats>,
     /// There is something to decide.
     pub(super) changed: Notify,
-    pub(super) draining: Cell<bool>,
-    /// It is to end now, whatever is under way.
-    pub(super) hurried: Cell<bool>,
+    /// When it is to end, finished or not, once it was told to.
+    pub(super) ends_at: Cell<Option<Instant>>,
     /// While the core drains: a copy, a reply or a connection has ended.
     pub(super) drained: Rc<Notify>,
     /// The core is to end.
@@ -121,8 +120,7 @@ impl<S: Service> Shell<S> {
             paces_looked: Cell::new(Instant::EPOCH),
             io: Cell::default(),
             changed: Notify::new(),
-            draining: Cell::new(false),
-            hurried: Cell::new(false),
+            ends_at: Cell::new(None),
             drained: Rc::new(Notify::new()),
             over: Notify::new(),
             acceptors: RefCell::default(),
@@ -274,7 +272,7 @@ impl<S: Service> Shell<S> {
         while let Some(gone) = self.next_gone() {
             self.spans.tell(&gone);
         }
-        if self.draining.get() {
+        if self.ends_at.get().is_some() {
             self.drained.notify();
         }
     }

@@ -1,5 +1,6 @@
 //! What every caller relies on.
 
+use std::thread;
 use std::time::Duration;
 
 use bowline_protocol::{
@@ -358,6 +359,25 @@ fn a_server_that_is_dropped_ends() {
     let mut client = Peer::client(server.address());
     drop(server);
     assert!(matches!(client.next(), Came::Goodbye(GoodbyeReason::Leaving, _)));
+}
+
+#[test]
+fn a_server_that_is_told_again_to_end_does_so_at_the_earlier_time() {
+    for (first, second) in
+        [(PATIENCE, Duration::from_millis(1)), (Duration::from_millis(1), PATIENCE)]
+    {
+        let hands = Hands::default();
+        let server = hands.serve();
+        let mut client = Peer::attentive_client(server.address());
+        client.request(calling(HOLD, 1), b"");
+        hands.await_started(1);
+        let control = server.control().clone();
+        control.shut_down(2 * first);
+        control.shut_down(2 * second);
+        let ends = thread::spawn(|| server.join());
+        eventually("it has ended", || ends.is_finished());
+        ends.join().unwrap().unwrap();
+    }
 }
 
 #[test]
