@@ -7,8 +7,7 @@
 //! is a completion that says how much of it is: `MSG_WAITALL` makes a part of it a failure.
 //!
 //! Whoever sent it hears of it with the next completions, as of any other send. A core that falls
-//! asleep as it leaves hears of it when it wakes, and keeps until then what it was sent from: a
-//! megabyte a connection at most.
+//! asleep as it leaves hears of it when it wakes; what it was sent from is kept anyway.
 
 use std::collections::VecDeque;
 use std::io;

@@ -478,11 +478,17 @@ fn set_up(
 }
 
 /// Whether of sends that are done at once the kernel tells only if they are not. It says so itself; but
-/// as one that forgot to tell of a part would lose bytes, it is tried, where it can be, once.
+/// as one that forgot to tell of a part would lose bytes, it is tried once.
 fn sends_at_once(parameters: &Parameters) -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
-    let told = parameters.is_feature_skip_cqe_on_success();
-    told && *WORKS.get_or_init(|| at_once::works().unwrap_or(true))
+    parameters.is_feature_skip_cqe_on_success() && is_known(&WORKS, at_once::works)
+}
+
+/// Whether it is known, or found out now, that something works. Where that can't be tried, it is not
+/// relied on, and tried again by the next who asks.
+fn is_known(works: &OnceLock<bool>, attempt: impl FnOnce() -> io::Result<bool>) -> bool {
+    let known = works.get().copied().or_else(|| attempt().ok());
+    known.is_some_and(|known| *works.get_or_init(|| known))
 }
 
 /// Whether a receive may tell of several buffers at once, and tells of them as they are. Kernels
@@ -576,6 +582,15 @@ fn transfer_entry(transfer: Transfer, write: bool) -> squeue::Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_not_be_tried_is_not_relied_on_and_tried_again() {
+        let works = OnceLock::new();
+        assert!(!is_known(&works, || Err(io::ErrorKind::OutOfMemory.into())));
+        assert!(is_known(&works, || Ok(true)));
+        assert!(is_known(&works, || panic!("it is known")));
+        assert!(!is_known(&OnceLock::new(), || Ok(false)));
+    }
 
     #[test]
     fn releases_are_compared_by_their_numbers() {
