@@ -41,13 +41,20 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct PeerAddress(Where);
 
 /// What was to be a [`PeerAddress`], and is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{written:?} is no address of a peer: write HOST:PORT, such as 10.0.0.2:7000 or \
      [2001:db8::2]:7000, and no port 0"
 )]
 pub struct PeerAddressError {
     written: String,
+}
+
+/// What `main` prints of an error that it returns: with the cure, as Display has it.
+impl fmt::Debug for PeerAddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
