@@ -9,6 +9,8 @@ use std::thread;
 use bowline_protocol::ReplicaId;
 use bowline_server::Server;
 use bowline_server::io::{Limits, Running, ServeError};
+use signal_hook::consts::SIGTERM;
+use signal_hook::low_level::raise;
 use thiserror::Error;
 
 use crate::cli::ServeArgs;
@@ -98,9 +100,10 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
     let mut running = start(&config, set, args)?;
     // From now on a second one ends what is left of the grace, and is told.
     running.hear(interrupt.hand_over())?;
-    // A signal that came before the server listens for them.
+    // A signal that came before the server listens for them: it hears it now.
     if interrupt.asked() {
-        running.shut_down(GRACE)?;
+        raise(SIGTERM).map_err(ReplicaError::Signals)?;
+        running.run_until_signal()?;
         return Ok(RunEnd::Interrupted);
     }
     let said = print(format_args!(
