@@ -98,6 +98,12 @@ impl Limits {
         if self.credit.requests == 0 {
             return Err(ServeError::NoCredit);
         }
+        for (what, time) in [("stall_time", self.stall_time), ("transfer_time", self.transfer_time)]
+        {
+            if time.is_zero() {
+                return Err(ServeError::NoTime(what));
+            }
+        }
         Ok(())
     }
 }
@@ -167,6 +173,11 @@ pub enum ServeError {
     /// No client could ever send a request.
     #[error("credit.requests is 0: no client could ever send a request")]
     NoCredit,
+    /// Nobody could ever be quick enough.
+    #[error(
+        "{0} is zero: who has no time is cut off at once; where it is to have no limit, give it a day"
+    )]
+    NoTime(&'static str),
     /// A limit or a method that can't be.
     #[error("{0}")]
     Config(#[from] ConfigError),

@@ -314,6 +314,12 @@ fn what_can_not_be_is_refused_before_anything_starts() {
         builder().slots(0).start(Hands::default()),
         builder().peers([peer(0)]).start(Hands::default()),
         builder().peers([peer(2), peer(2)]).start(Hands::default()),
+        builder()
+            .limits(Limits { stall_time: Duration::ZERO, ..Limits::default() })
+            .start(Hands::default()),
+        builder()
+            .limits(Limits { transfer_time: Duration::ZERO, ..Limits::default() })
+            .start(Hands::default()),
     ]
     // As `main` prints what it returns.
     .map(|result| format!("{:?}", result.unwrap_err()));
@@ -321,6 +327,9 @@ fn what_can_not_be_is_refused_before_anything_starts() {
     assert!(errors[1].contains("slots must be at least 1"), "{}", errors[1]);
     assert_eq!(errors[2], "replica 0 can't be a peer: it is this one");
     assert_eq!(errors[3], "replica 2 can't be a peer twice");
+    for (error, what) in errors[4..].iter().zip(["stall_time is zero", "transfer_time is zero"]) {
+        assert!(error.starts_with(what) && error.contains("give it a day"), "{error}");
+    }
 }
 
 #[test]
@@ -354,14 +363,6 @@ fn a_server_does_not_wait_longer_than_its_grace() {
 }
 
 #[test]
-fn a_server_that_is_dropped_ends() {
-    let server = Hands::default().serve_with(|builder| builder.cores(2));
-    let mut client = Peer::client(server.address());
-    drop(server);
-    assert!(matches!(client.next(), Came::Goodbye(GoodbyeReason::Leaving, _)));
-}
-
-#[test]
 fn a_server_that_is_told_again_to_end_does_so_at_the_earlier_time() {
     for (first, second) in
         [(PATIENCE, Duration::from_millis(1)), (Duration::from_millis(1), PATIENCE)]
@@ -378,6 +379,14 @@ fn a_server_that_is_told_again_to_end_does_so_at_the_earlier_time() {
         eventually("it has ended", || ends.is_finished());
         ends.join().unwrap().unwrap();
     }
+}
+
+#[test]
+fn a_server_that_is_dropped_ends() {
+    let server = Hands::default().serve_with(|builder| builder.cores(2));
+    let mut client = Peer::client(server.address());
+    drop(server);
+    assert!(matches!(client.next(), Came::Goodbye(GoodbyeReason::Leaving, _)));
 }
 
 #[test]
