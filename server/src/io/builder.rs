@@ -55,13 +55,14 @@ pub struct Limits {
     /// is to read so many in each `transfer_time`, or is disconnected. Of frames that are not segments
     /// of large replies no more may wait.
     pub outgoing_bytes: usize,
-    /// Bytes that may be queued for all clients together. If there are more, those that have most
-    /// are disconnected.
+    /// Bytes that may be queued for all clients together. If there are more, those that have kept most
+    /// of them for longest are disconnected.
     pub outgoing_total: usize,
-    /// How long the next part of a request may take.
+    /// How long the next part of a request may take. Not zero.
     pub stall_time: Duration,
-    /// How long a request of any size may take to come in while others need its room, and
-    /// `outgoing_bytes` of replies to be read.
+    /// How long a request of any size may take to come in while others need its room (its pace is
+    /// looked at once `stall_time` has passed since it began), and `outgoing_bytes` of replies to be
+    /// read. Not zero.
     pub transfer_time: Duration,
     /// Tombstones that are kept.
     pub tombstones: u32,

@@ -20,7 +20,7 @@ use bowline_runtime::{Notify, now, sleep_until, spawn};
 use bowline_time::Instant;
 
 use super::mesh;
-use super::sender::Sender;
+use super::sender::{GivenUp, Sender};
 use super::service::Service;
 use super::shell::Shell;
 use crate::core::{Conn, Origin};
@@ -290,7 +290,11 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
     fn finish<S: Service<Reply = R>>(self: &Rc<Self>, shell: &Rc<Shell<S>>, end: &End) {
         shell.count(|io| {
             io.closed += 1;
-            io.slow_readers += u64::from(self.out.was_too_slow());
+            match self.out.given_up() {
+                Some(GivenUp { is_slow: true, .. }) => io.slow_readers += 1,
+                Some(_) => io.outgoing_full += 1,
+                None => {}
+            }
             match end {
                 End::Wire(_) | End::Misplaced(_) | End::OtherClient | End::Assembly(_) => {
                     io.protocol_errors += 1;
@@ -302,6 +306,9 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
                 End::OtherCore(_) | End::Socket(_) | End::Closed => {}
             }
         });
+        if let Some(why) = self.out.given_up() {
+            shell.tell_given_up(why);
+        }
         if let Some(Goodbye { reason }) = end.goodbye() {
             self.out.say_goodbye(reason, &end.to_string());
             shell.see_off(self.out.stream.clone());

@@ -1,8 +1,10 @@
-//! Who reads too slowly: told by what it takes, and not by how much it has asked for.
+//! Who reads too slowly, and who most slowly: told by what it takes, and not by how much it has asked
+//! for.
 //!
 //! Many large replies at once are much that waits, and may all be read as fast as the network goes. So
 //! as long as no more than some waits nobody looks; from then on the other side is to take as much as
-//! that in each span of time. (That what waits for all together stays bounded is another's business.)
+//! that in each span of time. Where too much waits for all together, who has kept most of it for
+//! longest goes first.
 
 use std::time::Duration;
 
@@ -13,6 +15,9 @@ use bowline_runtime::Instant;
 pub(super) struct Reader {
     /// Since when it has been watched, and what it had taken by then, in all. None: not enough waits.
     watched: Option<(Instant, u64)>,
+    /// When it was last looked what waited, after all that had waited before was taken; and what it
+    /// will have taken, in all, once it took that. None: nothing waits.
+    behind: Option<(Instant, u64)>,
 }
 
 impl Reader {
@@ -25,6 +30,11 @@ impl Reader {
         (most, span): (usize, Duration),
         now: Instant,
     ) -> bool {
+        match self.behind {
+            _ if waiting == 0 => self.behind = None,
+            Some((_, goal)) if taken < goal => {}
+            _ => self.behind = Some((now, taken + waiting as u64)),
+        }
         if waiting <= most {
             self.watched = None;
             return false;
@@ -35,6 +45,13 @@ impl Reader {
         }
         self.watched = Some((now, taken));
         taken - before < most as u64
+    }
+
+    /// How much of the room for all it keeps, in bytes times nanoseconds since it last took all that
+    /// had waited. So whoever reads may have much waiting, and whoever does not may have little.
+    pub(super) fn keeps(&self, waiting: usize, now: Instant) -> u128 {
+        let behind = self.behind.map_or(Duration::ZERO, |(since, _)| now - since);
+        waiting as u128 * behind.as_nanos()
     }
 }
 
@@ -64,6 +81,21 @@ mod tests {
         assert!(!seen(&[(0, 101, 0), (9, 101, 0)]));
         assert!(seen(&[(0, 101, 0), (10, 101, 99)]));
         assert!(seen(&[(0, 5000, 0), (10, 4000, 1000), (20, 3999, 1001)]), "nor later");
+    }
+
+    #[test]
+    fn who_takes_what_waits_keeps_less_than_who_leaves_less_of_it_for_longer() {
+        let at = |second| Instant::EPOCH + Duration::from_secs(second);
+        let (mut reads, mut leaves) = (Reader::default(), Reader::default());
+        for second in 0..=20 {
+            reads.is_too_slow(90, second * 90, (MOST, SPAN), at(second));
+            leaves.is_too_slow(80, 0, (MOST, SPAN), at(second));
+        }
+        assert!(reads.keeps(90, at(21)) < leaves.keeps(80, at(21)));
+        assert!(leaves.keeps(1, at(21)) < reads.keeps(90, at(21)), "though it is little");
+        leaves.is_too_slow(0, 80, (MOST, SPAN), at(21));
+        leaves.is_too_slow(80, 80, (MOST, SPAN), at(22));
+        assert_eq!(leaves.keeps(80, at(22)), 0, "nothing waited meanwhile");
     }
 
     #[test]

@@ -1,19 +1,13 @@
 //! Where the cancels for each peer's cores go out.
 
-use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use bowline_protocol::{ReplicaId, Station};
-use bowline_runtime::{Instant, now};
+use bowline_runtime::now;
 
 use super::connection::Connection;
 use super::service::Service;
 use super::shell::Shell;
-
-const MINUTE: Duration = Duration::from_secs(60);
-/// So many lines tell of routes. A peer that comes or goes is one.
-const LINES_A_MINUTE: u32 = 60;
 
 impl<S: Service> Shell<S> {
     pub(super) fn is_peer(&self, replica: ReplicaId) -> bool {
@@ -75,45 +69,9 @@ impl<S: Service> Shell<S> {
     /// end, as whoever dials in can say that it is a peer.
     fn tell_route(&self, station: Station, what: &str) {
         let speaks = (self.station().core, station.core) == (0, 0);
-        match speaks && self.routes_told.allows(now()) {
+        match speaks && self.lines.allows(now()) {
             true => tracing::info!(?station, "{what}"),
             false => tracing::debug!(?station, "{what}"),
         }
-    }
-}
-
-/// So many lines a minute, and no more.
-#[derive(Debug, Default)]
-pub(super) struct Ration {
-    /// How many there were in the minute that began then.
-    given: Cell<(Instant, u32)>,
-}
-
-impl Ration {
-    fn allows(&self, now: Instant) -> bool {
-        let (since, given) = match self.given.get() {
-            (since, _) if now >= since + MINUTE => (now, 0),
-            given => given,
-        };
-        self.given.set((since, given + 1));
-        given < LINES_A_MINUTE
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_comes_and_goes_fills_no_log() {
-        let ration = Ration::default();
-        let start = Instant::EPOCH + 5 * MINUTE;
-        let mut lines = 0;
-        for second in 0..600 {
-            for _ in 0..10 {
-                lines += u32::from(ration.allows(start + Duration::from_secs(second)));
-            }
-        }
-        assert_eq!(lines, 10 * LINES_A_MINUTE);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::format;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
@@ -30,6 +31,17 @@ pub(super) const SEGMENT: u32 = 32 << 10;
 /// small frame waits for, together with one segment.
 const BACKLOG: usize = 64 << 10;
 
+/// It was disconnected over what waited for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenUp {
+    /// It did not read what it had asked for; if not, too much waited for all together.
+    pub(super) is_slow: bool,
+    /// So many bytes waited for it.
+    pub(super) waiting: usize,
+    /// Where it was, if that could be had.
+    pub(super) address: Option<SocketAddr>,
+}
+
 pub(super) struct Sender<R> {
     pub(super) stream: TcpStream,
     /// What the other side takes and understands, once it has said hello.
@@ -42,8 +54,7 @@ pub(super) struct Sender<R> {
     reader: Cell<Reader>,
     /// Bytes handed to the stream, in all.
     appended: Cell<u64>,
-    /// It was disconnected, as it did not read what it had asked for.
-    too_slow: Cell<bool>,
+    given_up: Cell<Option<GivenUp>>,
     /// Goodbye was said: nothing more is.
     parted: Cell<bool>,
     /// The task that goes on when the kernel has taken what it was handed.
@@ -63,7 +74,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             most,
             reader: Cell::default(),
             appended: Cell::new(0),
-            too_slow: Cell::new(false),
+            given_up: Cell::new(None),
             parted: Cell::new(false),
             following: RefCell::new(None),
             is_following: Cell::new(false),
@@ -100,7 +111,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             out.len() - before
         });
         if self.stream.queued() > self.most {
-            self.give_up();
+            self.give_up(true);
         }
     }
 
@@ -112,9 +123,11 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         }
     }
 
-    /// Ends it at once, since it reads too slowly.
-    pub(super) fn give_up(&self) {
-        self.too_slow.set(true);
+    /// Ends it at once, since it reads too slowly itself, or since too much waits for all.
+    pub(super) fn give_up(&self, is_slow: bool) {
+        let (waiting, address) = (self.waiting(), self.stream.peer_addr().ok());
+        let why = self.given_up.get().unwrap_or(GivenUp { is_slow, waiting, address });
+        self.given_up.set(Some(why));
         self.stream.abort();
         // A reply's drop is its service's, and runs while nothing is borrowed.
         drop(self.outbox.replace(Outbox::new(SEGMENT)));
@@ -259,13 +272,20 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         self.stream.queued() + self.outbox.borrow().waiting()
     }
 
-    /// Whether it reads too slowly: see [`Reader`].
-    pub(super) fn is_too_slow(&self, span: Duration, now: Instant) -> bool {
-        let taken = self.appended.get() - self.stream.queued() as u64;
-        let mut reader = self.reader.get();
-        let is = reader.is_too_slow(self.waiting(), taken, (self.most, span), now);
+    /// How many bytes wait for it, and whether it reads too slowly: see [`Reader`].
+    pub(super) fn look(&self, span: Duration, now: Instant) -> (usize, bool) {
+        let queued = self.stream.queued();
+        let waiting = queued + self.outbox.borrow().waiting();
+        let (taken, mut reader) = (self.appended.get() - queued as u64, self.reader.get());
+        let is_too_slow = reader.is_too_slow(waiting, taken, (self.most, span), now);
         self.reader.set(reader);
-        is
+        (waiting, is_too_slow)
+    }
+
+    /// How much it keeps of the room for all; of those who keep as much, who has more waiting.
+    pub(super) fn keeps(&self, now: Instant) -> (u128, usize) {
+        let waiting = self.waiting();
+        (self.reader.get().keeps(waiting, now), waiting)
     }
 
     /// No large reply is on its way.
@@ -273,9 +293,9 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         self.outbox.borrow().is_empty()
     }
 
-    /// It was disconnected since it did not read.
-    pub(super) fn was_too_slow(&self) -> bool {
-        self.too_slow.get()
+    /// It was disconnected over what waited for it.
+    pub(super) fn given_up(&self) -> Option<GivenUp> {
+        self.given_up.get()
     }
 
     /// Goodbye was said.

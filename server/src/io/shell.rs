@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::{
@@ -24,17 +23,13 @@ use super::doors::{Doors, Refusal};
 use super::farewell::Farewells;
 use super::handler::Run;
 use super::mesh::{Cores, Peer};
-use super::routes::Ration;
+use super::ration::Ration;
 use super::sender::Sender;
 use super::service::Service;
 use super::spans::Spans;
 use super::stats::IoStats;
 use super::tally::Tally;
 use crate::core::{Conn, CopyKey, Core, Effect, Gone, Notice, Start, TooManyConnections};
-
-/// How often it is looked how much is queued for all connections: so much more than may be is queued
-/// as handlers answer in this time.
-const OUTGOING_LOOK: Duration = Duration::from_millis(1);
 
 /// Connections by their places.
 type Places<R> = Vec<Option<Rc<Connection<R>>>>;
@@ -56,12 +51,13 @@ pub(super) struct Shell<S: Service> {
     doors: RefCell<Doors>,
     farewells: Farewells,
     /// When it was last looked how much is queued for all connections.
-    outgoing_looked: Cell<Instant>,
+    pub(super) outgoing_looked: Cell<Instant>,
     /// The accepted connections, by the place of their name.
     pub(super) accepted: RefCell<Places<S::Reply>>,
     /// The connection by which each core of a peer hears cancels: the one that came up last.
     pub(super) routes: RefCell<BTreeMap<Station, Rc<Connection<S::Reply>>>>,
-    pub(super) routes_told: Ration,
+    /// Lines of the log that others can cause.
+    pub(super) lines: Ration,
     /// Bytes of the budget for requests on their way that are taken.
     pub(super) assembling: Cell<usize>,
     /// When it was last looked who sends too slowly.
@@ -115,7 +111,7 @@ impl<S: Service> Shell<S> {
             spans,
             accepted: RefCell::default(),
             routes: RefCell::default(),
-            routes_told: Ration::default(),
+            lines: Ration::default(),
             assembling: Cell::new(0),
             paces_looked: Cell::new(Instant::EPOCH),
             io: Cell::default(),
@@ -210,38 +206,6 @@ impl<S: Service> Shell<S> {
             *place = None;
         }
         self.drained.notify();
-    }
-
-    /// Sees to it, once a millisecond, that who reads too slowly is disconnected, and that no more is
-    /// queued for all clients together than may be: those that have most are disconnected until it is so.
-    pub(super) fn bound_outgoing(&self) {
-        let now = now();
-        if now < self.outgoing_looked.get() + OUTGOING_LOOK {
-            return;
-        }
-        self.outgoing_looked.set(now);
-        let accepted = self.accepted.borrow();
-        let span = self.limits.transfer_time;
-        for connection in accepted.iter().flatten() {
-            if connection.out.is_too_slow(span, now) {
-                let waiting = connection.out.waiting();
-                tracing::info!(waiting, ?span, "disconnected a client that reads too slowly");
-                connection.out.give_up();
-            }
-        }
-        let queued = |connection: &&Rc<Connection<S::Reply>>| connection.out.waiting();
-        let mut sum: usize = accepted.iter().flatten().map(|one| queued(&one)).sum();
-        while sum > self.limits.outgoing_total
-            && let Some(most) = accepted.iter().flatten().max_by_key(queued)
-            && let mostly @ 1.. = queued(&most)
-        {
-            self.count(|io| io.outgoing_full += 1);
-            most.out.give_up();
-            sum -= mostly.min(sum);
-            if most.out.waiting() == mostly {
-                break;
-            }
-        }
     }
 
     pub(super) fn client(&self, conn: Conn) -> Option<Rc<Connection<S::Reply>>> {

@@ -23,10 +23,10 @@ counters! {
         silent,
         /// Of those: it did not read what it had asked for.
         slow_readers,
+        /// Of those: too much waited for all together, and it had kept most of it for longest.
+        outgoing_full,
         /// Of those: it sent more than it was granted.
         credit_exceeded,
-        /// Times that a connection was cut off, as too much was queued for all together.
-        outgoing_full,
         /// Connections that were cut off before they can have read why they were told goodbye, as
         /// many others were being given time for that.
         not_seen_off,

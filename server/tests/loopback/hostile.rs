@@ -1,11 +1,11 @@
 //! Peers that are broken, or mean harm, cost themselves their connection and others nothing.
 
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline_protocol::{
-    Attempt, ClientId, Ended, Frame, GoodbyeReason, Hello, How, LinkConfig, Load, Ping, Request,
-    Status, codec, options,
+    Attempt, ClientId, Ended, Features, Frame, GoodbyeReason, Hello, How, LinkConfig, Load, Ping,
+    Request, Status, codec, options,
 };
 use bowline_server::io::Limits;
 
@@ -206,6 +206,32 @@ fn who_has_most_queued_is_disconnected_when_all_together_have_too_much() {
     other.request(plain(1), b"unharmed");
     assert_eq!(other.reply().2, b"unharmed");
     eventually("it is gone", || server.control().snapshot().clients == 1);
+}
+
+#[test]
+fn who_reads_may_have_more_waiting_than_who_does_not() {
+    let limits = Limits { outgoing_total: 64 << 20, outgoing_bytes: 1 << 30, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let segments = Features::OPTIONS.with(Features::SEGMENTS);
+    let [mut leaves, mut reads] = [(); 2].map(|()| Peer::client_that(segments, server.address()));
+    leaves.request(calling(BLOW, 1), &(40_u32 << 20).to_le_bytes());
+    assert!(matches!(leaves.next(), Came::Opening(..)));
+    // The server looks at it once more, at the end of a turn a millisecond later.
+    let begun = Instant::now();
+    eventually("time passes", || begun.elapsed() > Duration::from_millis(2));
+    reads.request(plain(1), b"");
+    reads.reply();
+    reads.request(calling(BLOW, 2), &(60_u32 << 20).to_le_bytes());
+    let mut missing = 60 << 20;
+    while missing > 0 {
+        missing -= match reads.next() {
+            Came::Opening(_, _, length) | Came::Segment(_, _, length) => length,
+            other => panic!("{other:?}, and {missing} bytes are missing"),
+        };
+    }
+    eventually("the other is gone", || server.control().snapshot().clients == 1);
+    let connections = server.control().snapshot().connections;
+    assert_eq!((connections.outgoing_full, connections.slow_readers), (1, 0));
 }
 
 #[test]
