@@ -47,8 +47,7 @@ impl<S: Service> Shell<S> {
                 queued,
                 running,
                 grace = ?(ends_at() - began),
-                "a core ends before it has finished, as its time is up: what shut_down was told, or \
-                 Builder::grace, unless it was told once more"
+                "a core ends before it has finished, as its grace is over"
             );
         }
         let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();

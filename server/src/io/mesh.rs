@@ -30,6 +30,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(10);
 /// How long to wait at most, so that a peer that comes back is found soon.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
+/// So many cores of a peer are dialled each in its own time.
+const CORES_AT_ONCE: u16 = 64;
+
 /// As many cores as a replica may have: more than any machine, and few enough to dial them all.
 pub(super) const MOST_CORES: usize = 1024;
 
@@ -114,9 +117,15 @@ async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
         if is_news {
             tell_lost(&shell, station, place, &over);
         }
-        sleep(wait).await;
+        sleep(thinned(wait, shell.cores[place].told.get())).await;
     }
     shell.cores[place].give_up(station.core);
+}
+
+/// How long to wait before one of a peer's cores is dialled again, of which it says that it has so many:
+/// the more there are, the longer, so that they all together cost no more than a few dozen.
+fn thinned(wait: Duration, cores: u16) -> Duration {
+    wait * u32::from(cores.div_ceil(CORES_AT_ONCE).max(1))
 }
 
 /// Dials one address of a peer's after the other, first where it was last, until a connection comes
@@ -278,6 +287,16 @@ mod tests {
         }
         let unresolved = Over::before_up(Why::NoAddress);
         assert_eq!(unresolved.or_else(nobody()).loss(), Loss::Unreachable, "it was known before");
+    }
+
+    #[test]
+    fn a_peer_that_claims_a_thousand_cores_costs_no_more_dials_than_one_of_64() {
+        let dials = |cores: u16| f64::from(cores) / thinned(LONGEST_WAIT, cores).as_secs_f64();
+        assert_eq!(thinned(LONGEST_WAIT, 0), LONGEST_WAIT, "nothing is known of it");
+        for cores in [1, 2, 63, 64, 65, 128, 1000, MOST_CORES as u16] {
+            assert!(dials(cores) <= 64.0, "{cores}: {}", dials(cores));
+        }
+        assert_eq!(thinned(LONGEST_WAIT, 64), LONGEST_WAIT);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::format;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::string::String;
 use std::time::Duration;
 use std::vec::Vec;
 
@@ -148,7 +149,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
 
     /// Answers a request: at once, or in segments if that is long and the other side understands
     /// them. Of the options it gets what it understands. False if it takes no reply of that size: it
-    /// was told so.
+    /// was told so, or got the status of a failure without its words.
     pub(super) fn reply(
         self: &Rc<Self>,
         reply: Reply,
@@ -172,10 +173,16 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         match pushed {
             Ok(()) => self.pour(),
             Err(error) => {
-                let why = format!("this reply can't be sent: {error}");
-                let most = why.len().min(room);
-                let reply = Reply { status: Status::TooLarge, ..reply };
-                self.reply_whole(reply, options, &why.as_bytes()[..most], frees);
+                // What a caller does next hangs on the status: of a failure only the words are missing.
+                let (status, why) = match reply.status {
+                    Status::Ok | Status::App(_) => {
+                        (Status::TooLarge, format!("this reply can't be sent: {error}"))
+                    }
+                    failed => (failed, String::new()),
+                };
+                // Half of them would tell half of a number.
+                let why = Some(why).filter(|why| why.len() <= room).unwrap_or_default();
+                self.reply_whole(Reply { status, ..reply }, options, why.as_bytes(), frees);
             }
         }
         pushed.is_ok()

@@ -15,7 +15,8 @@ counters! {
         turned_away_by_address,
         /// Errors of accept, such as too many open files.
         accept_errors,
-        /// Connections that ended in whatever way.
+        /// Connections that ended in whatever way, among them those to peers, also if they never came
+        /// up.
         closed,
         /// Of those: the other side broke the protocol.
         protocol_errors,

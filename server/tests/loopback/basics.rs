@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Cause, Features, Frame, GoodbyeReason, How, Key, Label,
+    Attempt, Cancel, CancelReason, Cause, Features, Frame, GoodbyeReason, How, Key, Label, Method,
     OptionSet, Request, Status, Takes, Tie, TrafficClass, Twin, codec, options,
 };
 use bowline_server::io::Limits;
@@ -239,7 +239,7 @@ fn a_reply_that_the_caller_does_not_take_is_told_and_breaks_no_connection() {
 }
 
 #[test]
-fn who_takes_next_to_nothing_is_told_in_as_many_bytes() {
+fn who_takes_next_to_nothing_is_told_by_the_status_alone() {
     let server = Hands::default().serve();
     let frame = options::MAX_LEN as u32 + 4;
     let (takes, whole) = (Takes { frame, payload: 4 }, Features::OPTIONS);
@@ -248,10 +248,23 @@ fn who_takes_next_to_nothing_is_told_in_as_many_bytes() {
         for (seq, length) in [(1, 100_000), (2, most + 1)] {
             client.request(calling(BLOW, seq), &u32::to_le_bytes(length));
             let (_, status, why) = client.reply();
-            assert_eq!((status, &*why), (Status::TooLarge, &b"this"[..]), "{length}");
+            assert_eq!((status, &*why), (Status::TooLarge, &b""[..]), "{length}");
         }
         client.request(calling(BLOW, 3), &most.to_le_bytes());
         assert_eq!(client.reply().2.len(), most as usize);
+    }
+}
+
+#[test]
+fn who_takes_no_words_is_told_which_failure_it_was() {
+    let server = Hands::default().serve();
+    let takes = Takes { frame: options::MAX_LEN as u32 + 4, payload: 4 };
+    let features = Features::OPTIONS.with(Features::SEGMENTS);
+    let mut client = Peer::client_taking(takes, features, server.address());
+    for (method, failure) in [(Method(99), Status::NoSuchMethod), (PANIC, Status::Failed)] {
+        client.request(calling(method, 1), b"");
+        let (_, status, words) = client.reply();
+        assert_eq!((status, &*words), (failure, &b""[..]));
     }
 }
 

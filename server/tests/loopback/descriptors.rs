@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 use std::{env, thread};
 
 use bowline_runtime::exposition::fetch;
@@ -44,6 +45,7 @@ impl Drop for Killed {
 
 #[test]
 fn a_server_without_descriptors_serves_on_once_it_has_some() {
+    let begun = Instant::now();
     let mut server = Command::new(env::current_exe().unwrap());
     server.args(["descriptors::server", "--exact", "--nocapture"]).env(ROLE, "");
     let mut server = Killed(server.stdout(Stdio::piped()).spawn().unwrap());
@@ -87,5 +89,6 @@ fn a_server_without_descriptors_serves_on_once_it_has_some() {
     });
     drop(server);
     let again = said.filter(|line| line.contains("can't accept connections")).count();
-    assert_eq!(again, 0, "it was told");
+    let minutes = begun.elapsed().as_secs() / 60;
+    assert!(again as u64 <= minutes, "told {again} times more in {minutes} minutes");
 }

@@ -81,8 +81,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a reply above what the caller takes passes for a handler that failed",
         SENDER,
-        "                let reply = Reply { status: Status::TooLarge, ..reply };",
-        "                let reply = Reply { status: Status::Failed, ..reply };",
+        "                        (Status::TooLarge, format!(\"this reply can't be sent: {error}\"))",
+        "                        (Status::Failed, format!(\"this reply can't be sent: {error}\"))",
     )
     .held_in(
         "loopback",
@@ -91,8 +91,15 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "the words for a reply above what the caller takes are above that, too",
         SENDER,
-        "                self.reply_whole(reply, options, &why.as_bytes()[..most], frees);",
-        "                let _ = most;\n                self.reply_whole(reply, options, why.as_bytes(), frees);",
+        ".filter(|why| why.len() <= room)",
+        ".filter(|why| why.len() <= room + usize::MAX / 2)",
     )
-    .held_in("loopback", "basics::who_takes_next_to_nothing_is_told_in_as_many_bytes"),
+    .held_in("loopback", "basics::who_takes_next_to_nothing_is_told_by_the_status_alone"),
+    mutation(
+        "a failure whose words its caller does not take passes for a reply that is too large",
+        SENDER,
+        "                    failed => (failed, String::new()),",
+        "                    _ => (Status::TooLarge, String::new()),",
+    )
+    .held_in("loopback", "basics::who_takes_no_words_is_told_which_failure_it_was"),
 ];
