@@ -13,8 +13,8 @@ use bowline_client::{Client, Failure, Reply};
 use bowline_protocol::Cause;
 use bowline_runtime::{Instant, Notify, Runtime, clock_now, sleep, sleep_until, spawn};
 
-use self::counts::{add_up, check, seen_by, slow_device};
-pub(crate) use self::counts::{fill, note_denied};
+pub(crate) use self::counts::{add_up, fill, note_denied};
+use self::counts::{check, seen_by, slow_device};
 use crate::cli::Policy;
 use crate::course::{Driver, Round};
 use crate::cpu;
@@ -129,7 +129,7 @@ impl Driver for Live {
                     _ => silent += 1,
                 }
             }
-            notes.extend(check(&of, &client, &served, silent));
+            notes.extend(check(&of, &client, &served, counted.live, silent));
             notes.extend(slow_device(&of, &served, several));
             if silent > 0 {
                 served = seen_by(&client);

@@ -199,9 +199,7 @@ impl Report {
             let failed = (errors > 0 || dead) && self.machine().is_some();
             let word = if failed { "FAILED: " } else { "" };
             let what = match (dead, counters.attempts) {
-                (true, 0) => {
-                    "no copy of any call was sent, as to no replica there was a connection"
-                }
+                (true, 0) => "no copy of any call was sent",
                 (true, _) => "not one call was answered",
                 (false, _) => "calls that failed",
             };
@@ -279,8 +277,8 @@ impl Report {
         }
         if verdict::gains_nothing(rounds, &self.policies) {
             return Some(format!(
-                "Tied requests show no gain here: they shorten no percentile in every round. Both \
-                 copies started in {:.2} % of the calls.",
+                "Tied requests show no gain here: no percentile is shorter in each of the \
+                 rounds. Both copies started in {:.2} % of the calls.",
                 100.0 * both
             ));
         }

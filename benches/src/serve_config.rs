@@ -82,6 +82,9 @@ pub enum ConfigError {
     /// An address of a peer that is none.
     #[error(transparent)]
     PeerAddress(#[from] PeerAddressError),
+    /// As that, of the option.
+    #[error("--peer {0}")]
+    PeerOption(PeerAddressError),
     /// The data file is to stand in a folder that is not there: most likely a misspelt one, or a disk
     /// that is not mounted, whose place the file must not take.
     #[error(
@@ -264,7 +267,7 @@ fn peer(given: &str) -> Result<(u16, PeerAddress), ConfigError> {
     let malformed = || ConfigError::Peer { given: given.to_owned() };
     let (number, address) = given.split_once('=').ok_or_else(malformed)?;
     let number = number.trim().parse().map_err(|_| malformed())?;
-    Ok((number, address.trim().parse()?))
+    Ok((number, address.trim().parse().map_err(ConfigError::PeerOption)?))
 }
 
 #[cfg(test)]
@@ -366,6 +369,15 @@ mod tests {
         assert_eq!(config.metrics.map(|address| address.port()), Some(7301));
         let config = with_file("listen = \"localhost:7400\"\n", "").expect("as in a file");
         assert_eq!(config.listen.port(), 7400);
+    }
+
+    #[test]
+    fn a_bad_address_of_a_peer_is_named_with_its_option_and_an_example() {
+        for line in ["b serve --peer 1=nowhere", "b serve --peer nowhere"] {
+            let message = ServeConfig::from_args(&args(line)).expect_err("bad").to_string();
+            assert!(message.starts_with("--peer \"nowhere\" is "), "{message}");
+            assert!(message.contains("10.0.0.2:7000"), "{message}");
+        }
     }
 
     #[test]

@@ -41,9 +41,10 @@ impl Machine {
     /// What it costs that time is not read from a counter of the CPU, in a sentence, if it costs more
     /// than nanoseconds.
     pub fn slow_clock(&self) -> Option<String> {
-        /// Those that the kernel lends to processes, so that to read one takes no call.
-        const LENT: [&str; 4] =
-            ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
+        /// Those that the kernel lends to processes, so that to read one takes no call (Xen's where
+        /// its CPUs agree, as they mostly do).
+        const LENT: [&str; 5] =
+            ["tsc", "arch_sys_counter", "kvm-clock", "xen", "hyperv_clocksource_tsc_page"];
         let source = self.clock_source.as_str();
         (source != "unknown" && !LENT.contains(&source)).then(|| {
             format!(
@@ -143,7 +144,7 @@ mod tests {
             let path = "sys/devices/system/clocksource/clocksource0/current_clocksource";
             machine(&[(path, source)]).slow_clock()
         };
-        for quick in ["tsc", "kvm-clock", "arch_sys_counter", ""] {
+        for quick in ["tsc", "kvm-clock", "xen", "arch_sys_counter", ""] {
             assert_eq!(told(quick), None);
         }
         for slow in ["hpet", "acpi_pm"] {

@@ -8,7 +8,7 @@ use bowline_tests::world::{Fault, Report, Scenario, Surge, World};
 use thiserror::Error;
 
 use super::{Setting, Variant};
-use crate::driver::{fill, note_denied};
+use crate::driver::{add_up, fill, note_denied};
 use crate::figures::Served;
 use crate::policies::{budget_config, client_policy};
 use crate::stats::{CallEnd, Slice};
@@ -48,7 +48,15 @@ pub fn turn(
     go_on: impl FnMut(u64) -> bool,
 ) -> Result<Option<Slice>, Broken> {
     let report = play(setting, variant, course, go_on)?;
-    Ok(report.map(|report| slice(setting, variant, course.calls, &report)))
+    let Some(report) = report else { return Ok(None) };
+    let slice = slice(setting, variant, course.calls, &report);
+    match add_up("the turn", &slice.counters, 0) {
+        None => Ok(Some(slice)),
+        Some(told) => {
+            let what = told.trim_end_matches('.').to_owned();
+            Err(Broken { policy: variant.name.clone(), seed: course.seed, what })
+        }
+    }
 }
 
 /// As [`turn`]; all that came of it.
