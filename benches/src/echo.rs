@@ -57,6 +57,9 @@ pub enum EchoError {
     Json(#[from] serde_json::Error),
 }
 
+const INFO: ServiceInfo =
+    ServiceInfo { name: "bowline echo", methods: &[MethodInfo::new(ECHO, "echo").idempotent()] };
+
 #[derive(Clone)]
 struct Echo;
 
@@ -64,8 +67,7 @@ impl Service for Echo {
     type Reply = Payload;
 
     fn info(&self) -> ServiceInfo {
-        const METHODS: &[MethodInfo] = &[MethodInfo::new(ECHO, "echo").idempotent()];
-        ServiceInfo::new("bowline echo", METHODS)
+        INFO
     }
 
     async fn call(&self, _: Context, request: Payload) -> Result<Payload, Failure> {
@@ -186,7 +188,7 @@ async fn measure(args: &EchoClientArgs, interrupt: &Interrupt) -> Result<Line, E
 async fn connect(args: &EchoClientArgs) -> Result<Vec<Client>, EchoError> {
     let mut clients = Vec::new();
     for _ in 0..args.conns.get() {
-        let mut config = Config::new([Replica::new(0, args.addr)]);
+        let mut config = Config::new([Replica::new(0, args.addr)]).service(INFO);
         config.max_reply = PAYLOAD_MAX;
         config.core.max_payload = PAYLOAD_MAX;
         clients.push(Client::connect(config).await?);

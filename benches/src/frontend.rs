@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::cli::{Policy, PolicyArgs};
 use crate::figures::Figures;
 use crate::policies::{client_config, client_policy};
-use crate::store::{FIGURES, READ, read_request};
+use crate::store::{self, FIGURES, READ, read_request};
 
 /// How long replicas may take until all links are up, theirs to each other included.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -84,6 +84,11 @@ fn unreached(address: &SocketAddr, error: &ConnectError) -> String {
     }
 }
 
+/// How these replicas are reached, who have to be stores: no method of another service's is called.
+fn config(replicas: impl IntoIterator<Item = Replica>) -> Config {
+    Config { connect_wait: PATIENCE, ..Config::new(replicas) }.service(store::INFO)
+}
+
 /// A replica, and the line to it alone.
 #[derive(Clone)]
 pub struct Line {
@@ -123,7 +128,7 @@ impl Frontend {
         let all: Vec<Replica> = (0..).zip(replicas).map(|(n, at)| Replica::new(n, *at)).collect();
         let mut lines = Vec::new();
         for replica in &all {
-            let config = Config { connect_wait: PATIENCE, ..Config::new([replica.clone()]) };
+            let config = config([replica.clone()]);
             let address = replica.address;
             let connected = Client::connect(config).await;
             let client = connected.map_err(|source| FrontendError::Connect { address, source })?;
@@ -132,7 +137,7 @@ impl Frontend {
         let mut seats = Vec::new();
         for &policy in policies {
             let core = client_config(args, seed)?;
-            let config = Config { core, connect_wait: PATIENCE, ..Config::new(all.clone()) };
+            let config = Config { core, ..config(all.clone()) };
             let connected = Client::connect(config).await;
             let first = replicas[0];
             let client =

@@ -280,6 +280,20 @@ fn an_echo_client_ends_when_its_server_dies() {
 }
 
 #[test]
+fn no_method_of_a_service_that_is_no_store_is_called() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut server, address) = echo_server(folder.path());
+    let output = run(bowline(folder.path(), &format!("load --replicas {address} --duration 1s")));
+    server.kill().and_then(|()| server.wait()).expect("a child");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains(r#"it serves "bowline echo", and we speak "bowline blocks""#),
+        "{errors}"
+    );
+}
+
+#[test]
 fn an_echo_client_prints_one_line_of_json() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mut server, address) = echo_server(folder.path());
