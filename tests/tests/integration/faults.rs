@@ -146,21 +146,27 @@ fn a_cut_connection_loses_no_tied_call() {
     let proxy = Rc::new(Proxy::to(cluster.borrow().address(0)));
     let [_, one, two] = [0, 1, 2].map(|replica| cluster.borrow().address(replica));
     on_a_ring(async {
-        let client = Client::connect(config([proxy.address(), one, two])).await.expect("a client");
+        let mut config = config([proxy.address(), one, two]);
+        // That replica is not given up for its silence before it is cut off.
+        config.link.dead_after = PATIENCE;
+        let client = Client::connect(config).await.expect("a client");
         let (victim, knife, asked) = (Rc::clone(&cluster), Rc::clone(&proxy), client.clone());
+        let cutting = Rc::new(Cell::new(None));
+        let begun = Rc::clone(&cutting);
         let cut = move || {
             // It stands still meanwhile, and so has copies that did not end.
             victim.borrow().signal(0, Signal::STOP);
             let attempts = asked.counters().attempts;
-            drop(spawn(async move {
+            begun.set(Some(spawn(async move {
                 while asked.counters().attempts < attempts + 64 {
                     yield_now().await;
                 }
                 assert_eq!(knife.cut(), 1, "one connection was there");
                 victim.borrow().signal(0, Signal::CONT);
-            }));
+            })));
         };
         run(&client, cut).await;
+        cutting.take().expect("it was begun").await.expect("it was cut, and goes on");
         at_rest(&client).await;
         let counters = client.counters();
         assert_eq!(counters.ok, CALLS);
