@@ -119,10 +119,10 @@ mod tests {
             let Some(test) = mutation.held_by else { continue };
             let name = test.rsplit("::").next().unwrap_or(test);
             let own = root().join(mutation.file.split('/').next().unwrap_or_default());
-            let folder = match (mutation.is_held_by_the_worlds(), mutation.program) {
+            let folder = match (mutation.is_held_by_the_worlds(), mutation.own_tests().pop()) {
                 (true, _) => root().join("tests/tests/simulated"),
+                (false, Some("--lib") | None) => own.join("src"),
                 (false, Some(program)) => own.join("tests").join(program),
-                (false, None) => own,
             };
             let text = format!("fn {name}() {{");
             assert!(is_in(&folder, &text), "{test} ({}) is not in {folder:?}", mutation.name);

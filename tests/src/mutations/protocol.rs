@@ -73,4 +73,11 @@ pub(super) const ALL: &[Mutation] = &[
     .held_by(
         "waits::who_is_lost_as_soon_as_it_is_there_is_dialled_ever_less_often_and_told_of_once",
     ),
+    mutation(
+        "the shortest of the last round trips is what one is held to take",
+        "protocol/src/rtt.rs",
+        "sorted[filled.saturating_sub(2)]",
+        "sorted[0]",
+    )
+    .held_by("links::a_pong_that_nobody_asked_for_says_nothing"),
 ];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use crate::Result;
@@ -52,7 +52,10 @@ impl Results {
     /// Reads what is known, if anything is.
     pub(crate) fn open(dir: &Path) -> Result<Results> {
         let path = dir.join("results");
-        let text = fs::read(&path).unwrap_or_default();
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read?,
+        };
         // A line that was not written to its end says nothing, and the next must not follow it.
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let file = File::options().create(true).append(true).open(path)?;
