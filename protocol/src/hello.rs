@@ -1,7 +1,6 @@
 //! Who speaks, what it can do, and what it takes: said once, at the head of every connection.
 
 use alloc::vec::Vec;
-
 use core::fmt;
 
 use crate::codec::VERSION;

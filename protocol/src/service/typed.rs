@@ -1,3 +1,4 @@
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -39,6 +40,11 @@ impl ServiceError {
         ServiceError { status: Status::BadRequest, detail: why.as_bytes().to_vec() }
     }
 
+    /// The service can't do it now, or some of it was done and the rest can't be.
+    pub fn failed(why: &str) -> ServiceError {
+        ServiceError { status: Status::Failed, detail: why.as_bytes().to_vec() }
+    }
+
     /// With what the caller is to be told beside it. `Ok` is no error, and taken as `Failed`.
     pub fn of(status: Status, detail: Vec<u8>) -> ServiceError {
         let status = if status == Status::Ok { Status::Failed } else { status };
@@ -66,7 +72,11 @@ impl fmt::Display for ServiceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
             Status::App(number) => write!(f, "the service's error {number}"),
-            status => write!(f, "{status:?}: {}", self.detail.escape_ascii()),
+            status if self.detail.is_empty() => write!(f, "{status:?}"),
+            status => {
+                let text = String::from_utf8_lossy(&self.detail);
+                write!(f, "{status:?}: {}", text.escape_debug())
+            }
         }
     }
 }

@@ -312,3 +312,14 @@ fn each_method_s_future_is_of_its_own_size_and_that_of_all_as_large_as_the_large
     let mut out = Vec::new();
     assert!(size_of_val(&serving.dispatch((), Method(1), &[], &mut out)) > 8192);
 }
+
+#[test]
+fn what_a_service_says_of_an_error_is_shown_as_it_is_written_and_what_no_terminal_should_see_escaped()
+ {
+    let shown = |error: ServiceError| error.to_string();
+    assert_eq!(shown(ServiceError::bad_request("Schlüssel fehlt")), "BadRequest: Schlüssel fehlt");
+    assert_eq!(shown(ServiceError::failed("a\x1b[2Jb")), "Failed: a\\u{1b}[2Jb");
+    assert_eq!(shown(ServiceError::failed("")), "Failed");
+    assert_eq!(shown(ServiceError::failed("x").with_detail(vec![b'x', 0xff])), "Failed: x\u{fffd}");
+    assert_eq!(shown(ServiceError::new(7)), "the service's error 7");
+}
