@@ -293,11 +293,11 @@ impl Policies {
     }
 
     pub(crate) fn stable(&self, id: PolicyId) -> Option<&Policy> {
-        self.place(id).map(|version| self.policy(version))
+        self.stable_version(id).map(|version| self.policy(version))
     }
 
-    /// The place of what that name stands for; None if it was not registered.
-    pub(crate) fn place(&self, id: PolicyId) -> Option<u16> {
+    /// What that name stands for; None if it was not registered.
+    pub(crate) fn stable_version(&self, id: PolicyId) -> Option<u16> {
         self.names.get(usize::from(id.0)).map(|name| name.stable)
     }
 

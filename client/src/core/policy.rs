@@ -256,11 +256,13 @@ impl Stagger {
 pub struct PolicyState {
     /// It hedges, and has not switched that off for any kind of calls; None: it has no hedges.
     pub hedging: Option<bool>,
-    /// After how long a copy is hedged, as of the last look: the longest of all kinds. None: no hedges,
-    /// or too few samples.
+    /// After how long a copy is hedged: the longest of all kinds, each as of its last call, however long
+    /// ago that was. None: no hedges, or too few samples.
     pub delay: Option<Duration>,
-    /// Tokens in its own budget, and how many are out; None: it has none.
-    pub budget: Option<(i32, u32)>,
+    /// Tokens in its own budget; None: it has none.
+    pub budget_level: Option<i32>,
+    /// Of those, how many are out.
+    pub budget_outstanding: Option<u32>,
 }
 
 #[cfg(test)]

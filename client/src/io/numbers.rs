@@ -160,7 +160,7 @@ const COUNTERS: &[Metric<u64>] = &[
     ("room_kept", "Rooms kept for the longest wait.", |s| s.counters.room_kept),
     ("calls_stranded", "Calls that waited for a connection.", |s| s.counters.stranded),
     ("calls_refused", "Calls that were refused at the start.", |s| s.counters.refused),
-    ("deadlines_missed", "Calls whose deadline passed.", |s| s.counters.deadline_missed),
+    ("deadlines_missed", "Calls that failed for want of time.", |s| s.counters.deadline_missed),
     ("attempts", "Copies that were sent.", |s| s.counters.attempts),
     ("executions", "Copies that were seen to start.", |s| s.counters.executions),
     ("wasted", "Copies that started and whose reply was not used.", |s| s.counters.wasted),
@@ -261,10 +261,10 @@ const METHODS: &[Metric<f64, PolicyState>] = &[
         |p| p.delay.map_or(f64::NAN, |delay| delay.as_secs_f64()),
     ),
     ("method_budget_level", "Tokens in the method's own budget.", |p| {
-        p.budget.map_or(f64::NAN, |(level, _)| f64::from(level))
+        p.budget_level.map_or(f64::NAN, f64::from)
     }),
     ("method_budget_outstanding", "Tokens of it that are out.", |p| {
-        p.budget.map_or(f64::NAN, |(_, outstanding)| f64::from(outstanding))
+        p.budget_outstanding.map_or(f64::NAN, f64::from)
     }),
 ];
 

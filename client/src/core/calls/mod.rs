@@ -579,15 +579,20 @@ impl<P> Calls<P> {
 
     /// How a policy is doing; None if it was not registered.
     pub fn policy_state(&self, id: PolicyId) -> Option<PolicyState> {
-        let place = self.policies.place(id)?;
-        let hedge = self.policies.policy(place).hedge();
-        let (on, last) = self.methods.state(place);
+        let version = self.policies.stable_version(id)?;
+        let hedge = self.policies.policy(version).hedge();
+        let (on, last) = self.methods.state(version);
         let delay = hedge.and_then(|hedge| match hedge.delay {
             Delay::Fixed(delay) => Some(delay),
             Delay::Percentile(_) => last,
         });
-        let budget = self.policies.budget(place).map(|it| (it.level(), it.outstanding()));
-        Some(PolicyState { hedging: hedge.map(|_| on), delay, budget })
+        let budget = self.policies.budget(version);
+        Some(PolicyState {
+            hedging: hedge.map(|_| on),
+            delay,
+            budget_level: budget.map(Budget::level),
+            budget_outstanding: budget.map(Budget::outstanding),
+        })
     }
 
     /// The counters.

@@ -331,13 +331,20 @@ fn the_state_of_a_policy_tells_its_delay_as_it_was_found_last_and_its_own_budget
     let own = Budget::new(BudgetConfig { burst: 3, ..BudgetConfig::default() }).unwrap();
     world.calls.limit(learning, Some(own.into())).unwrap();
     let state = |world: &World, id| world.calls.policy_state(id);
-    let expected = PolicyState { hedging: Some(true), delay: None, budget: Some((3, 0)) };
+    let plain =
+        PolicyState { hedging: None, delay: None, budget_level: None, budget_outstanding: None };
+    let (hedging, budget_level, budget_outstanding) = (Some(true), Some(3), Some(0));
+    let expected = PolicyState { hedging, budget_level, budget_outstanding, ..plain };
     assert_eq!(state(&world, learning), Some(expected));
     world.start(learning);
     world.pass(MS(7));
-    let expected = PolicyState { delay: Some(MS(7)), budget: Some((2, 1)), ..expected };
+    let expected = PolicyState {
+        delay: Some(MS(7)),
+        budget_level: Some(2),
+        budget_outstanding: Some(1),
+        ..expected
+    };
     assert_eq!(state(&world, learning), Some(expected), "one hedge is out");
-    let plain = PolicyState { hedging: None, delay: None, budget: None };
     assert_eq!(state(&world, world.none), Some(plain));
     assert_eq!(state(&world, PolicyId(99)), None);
 }
