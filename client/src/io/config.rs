@@ -1,4 +1,3 @@
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -393,11 +392,4 @@ pub enum ConnectError {
         /// Of each replica where it is, and what went wrong there last.
         each: String,
     },
-}
-
-/// What `main` prints of an error that it returns: with the cure, as Display has it.
-impl fmt::Debug for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }

@@ -66,3 +66,17 @@ pub use reply::{Failure, Reply};
 pub use tower::Request;
 pub use typed::With;
 pub use within::Within;
+
+/// What `main` prints of an error that it returns: the line of a file as it is written, and the cure, as
+/// Display has them with `{:#}`.
+macro_rules! debug_as_display {
+    ($($error:ty),*) => {$(
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{self:#}")
+            }
+        }
+    )*};
+}
+
+debug_as_display!(ConnectError, FileError, WatchError);

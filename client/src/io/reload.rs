@@ -7,7 +7,6 @@
 //! find the same: the first half of a file that is still being written may well be valid. (Who pauses
 //! for longer in the midst of it writes another file, and renames that.)
 
-use std::fmt;
 use std::fs;
 use std::mem;
 use std::net::SocketAddr;
@@ -54,13 +53,6 @@ pub enum WatchError {
     /// There can be no thread, or no handler for the signal.
     #[error("the file can't be watched: {0}")]
     System(#[from] std::io::Error),
-}
-
-/// What `main` prints of an error that it returns: with the cure, as Display has it.
-impl fmt::Debug for WatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 /// Watches a file; dropped, it stops.
@@ -385,6 +377,18 @@ mod tests {
         let found = settled(&mut source, &config).unwrap().unwrap();
         assert!(!found.core.switch.is_on());
         assert_eq!(found.replicas[0].address, config.replicas[0].address);
+    }
+
+    #[test]
+    fn what_main_prints_of_a_file_that_is_not_watched_shows_the_line_as_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("replicas.toml");
+        fs::write(&path, "pick = first\n").unwrap();
+        let read = format!("{:?}", Config::from_file(&path).unwrap_err());
+        let adapt = |config| config;
+        let watched = Live::watch(&path, WatchConfig::default(), adapt).map(|_| ()).unwrap_err();
+        assert!(read.contains("\n1 | pick = first\n"), "{read}");
+        assert_eq!(format!("{watched:?}"), read);
     }
 
     #[test]

@@ -156,16 +156,6 @@ pub enum FileError {
     },
 }
 
-/// What `main` prints of an error that it returns: the line, as it is written, and the cure, as
-/// [`Display`] has them with `{:#}`, and not the whole file.
-///
-/// [`Display`]: fmt::Display
-impl fmt::Debug for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:#}")
-    }
-}
-
 fn write_within(path: &str, error: &FileError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{path}: ")?;
     fmt::Display::fmt(error, f)
@@ -197,7 +187,8 @@ fn text_of(path: &Path) -> io::Result<String> {
 }
 
 impl Config {
-    /// Reads a configuration from a file; see [`Config::from_toml`].
+    /// Reads a configuration from a file; see [`Config::from_toml`]. It has to be a regular one of 1 MiB
+    /// at most: who has it from a pipe reads that, and hands the text to [`Config::from_toml`].
     ///
     /// # Errors
     ///
