@@ -13,7 +13,8 @@ pub struct Counters {
     pub ok: u64,
     /// Calls that ended with an error.
     pub failed: u64,
-    /// Of those that failed: their deadline passed.
+    /// Of those that failed: their deadline passed, whatever error tells why, or what was left of their
+    /// time was too little for another copy.
     pub deadline_missed: u64,
     /// Calls that their caller dropped.
     pub cancelled: u64,

@@ -161,16 +161,22 @@ pub enum Heard {
         /// The caller's mark.
         tag: u64,
     },
-    /// It ended the call: its payload belongs to the caller, if it brought what became of that
-    /// ([`Done::is_told_by`]).
-    Done(Done),
+    /// It ended the call.
+    Done {
+        /// How.
+        done: Done,
+        /// Its payload belongs to the caller: it is the result's, or what the server or the service says
+        /// of the error. That of another is data, which was not good enough, or tells of an error that
+        /// weighs less than one from before.
+        is_told: bool,
+    },
 }
 
 impl Heard {
     /// The call's end, if that is what it was.
     pub const fn done(self) -> Option<Done> {
         match self {
-            Heard::Done(done) => Some(done),
+            Heard::Done { done, .. } => Some(done),
             Heard::Nothing | Heard::Older { .. } => None,
         }
     }

@@ -280,9 +280,8 @@ impl<'a> Connection<'a> {
         match state.calls.on_reply_with(self.replica, reply, brought, now) {
             Heard::Nothing => {}
             Heard::Older { call, tag } => state.keep_older(call, tag, || answer(payload)),
-            Heard::Done(done) => {
-                let answer = done.is_told_by(reply.status).then(|| answer(payload));
-                state.deliver(done, answer);
+            Heard::Done { done, is_told } => {
+                state.deliver(done, is_told.then(|| answer(payload)));
             }
         }
     }

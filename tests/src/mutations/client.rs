@@ -458,4 +458,25 @@ pub(super) const ALL: &[Mutation] = &[
         "        self.most_taken().is_none_or(|most| size > most)",
     )
     .held_by("core::calls::tests::stranding::while_all_replicas_are_taken_out_there_is_none_which_is_not_to_say_that_a_call_is_too_large"),
+    mutation(
+        "what came with an error that weighs less is told of another",
+        FRAMES,
+        "status != Status::Ok && error.kind == kind_of(status)",
+        "status != Status::Ok && error.kind == error.kind",
+    )
+    .held_by("core::calls::tests::fates::a_reply_that_ends_a_call_is_the_callers_only_if_it_tells_of_the_error_that_weighs_most"),
+    mutation(
+        "a deadline that passes while no replica is up is no missed one",
+        ENDS,
+        "now >= deadline || error.kind == ErrorKind::DeadlineExceeded",
+        "error.kind == ErrorKind::DeadlineExceeded",
+    )
+    .held_by("core::calls::tests::stranding::the_deadline_ends_the_wait_before_patience_and_the_error_says_what_for"),
+    mutation(
+        "a call for which there is no other replica is denied a token",
+        EXTRA,
+        "            && self.any_could_take(slot, |_| true)\n",
+        "",
+    )
+    .held_by("core::calls::tests::stranding::a_call_that_all_failed_is_denied_nothing_as_there_is_none_to_ask"),
 ];

@@ -147,7 +147,7 @@ impl<P> Calls<P> {
         winner: Option<Winner>,
         now: Instant,
     ) -> Done {
-        self.count_result(slot, &result, winner);
+        self.count_result(slot, &result, winner, now);
         match (&result, winner) {
             (Ok(()), Some(Winner { cause: Cause::Hedge, .. })) => self.note(slot, Event::Won),
             (Err(error), _) if is_trouble(error.kind) => self.note(slot, Event::Failed),
@@ -167,8 +167,14 @@ impl<P> Calls<P> {
         Done { call: CallKey(bowline_protocol::Seq(seq)), tag, result, outcome }
     }
 
-    fn count_result(&mut self, slot: u32, result: &Result<(), Error>, winner: Option<Winner>) {
-        let policy = self.slots.get(slot).policy;
+    fn count_result(
+        &mut self,
+        slot: u32,
+        result: &Result<(), Error>,
+        winner: Option<Winner>,
+        now: Instant,
+    ) {
+        let Call { policy, deadline, .. } = *self.slots.get(slot);
         let budget = &self.config.budget;
         match result {
             Ok(()) => {
@@ -180,7 +186,7 @@ impl<P> Calls<P> {
             }
             Err(error) => {
                 self.counters.failed += 1;
-                let missed = error.kind == ErrorKind::DeadlineExceeded;
+                let missed = now >= deadline || error.kind == ErrorKind::DeadlineExceeded;
                 self.counters.deadline_missed += u64::from(missed);
                 if is_trouble(error.kind) {
                     self.purse.on_failure(budget);

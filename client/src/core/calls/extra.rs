@@ -249,8 +249,9 @@ impl<P> Calls<P> {
         if !self.may_go_again(slot) {
             return Some(self.fail_held(slot, now));
         }
-        // Before a replica is looked for: one that the call has to wait for is not to be had for less.
+        // Before a replica is picked: one that the call has to wait for is not to be had for less.
         if self.slots.get(slot).copies[usize::from(n)].feeds_itself()
+            && self.any_could_take(slot, |_| true)
             && !self.afford(slot, Token::Paid, now)
         {
             return Some(self.fail_held(slot, now));

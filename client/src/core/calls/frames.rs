@@ -16,8 +16,8 @@ use crate::core::notice::Notice;
 use crate::core::outcome::{CallKey, Done, End, Heard};
 
 impl<P> Calls<P> {
-    /// A reply came. If it ends the call, that is returned, and the reply's payload belongs to the
-    /// caller; else the payload is of no use.
+    /// A reply came. If it ends the call, that is returned. Its payload is the result's then, if there is
+    /// one; of what it tells of an error, [`Calls::on_reply_with`] knows more.
     pub fn on_reply(&mut self, from: ReplicaId, reply: &Reply, now: Instant) -> Option<Done> {
         self.on_reply_with(from, reply, Brought::default(), now).done()
     }
@@ -75,7 +75,11 @@ impl<P> Calls<P> {
                 done
             }
         };
-        done.map_or(Heard::Nothing, Heard::Done)
+        let status = reply.status;
+        done.map_or(Heard::Nothing, |done| {
+            let tells = |error: Error| status != Status::Ok && error.kind == kind_of(status);
+            Heard::Done { done, is_told: done.result.err().is_none_or(tells) }
+        })
     }
 
     /// A result is older than was asked: what is to be heard of it, if it is the freshest of those.
@@ -307,15 +311,6 @@ impl<P> Calls<P> {
         let replica = self.replicas.get_mut(place);
         replica.heard(load, self.config.load_lifetime, now);
         self.picker.report(replica.reported());
-    }
-}
-
-impl Done {
-    /// A reply of that status, which ended the call, brought its result: its payload is the result's,
-    /// or what the server or the service says of the error. That of another is data, which was not
-    /// good enough, or tells of an error that weighs less than one from before.
-    pub fn is_told_by(&self, status: Status) -> bool {
-        self.result.err().is_none_or(|error| status != Status::Ok && error.kind == kind_of(status))
     }
 }
 

@@ -14,18 +14,19 @@ use crate::core::replicas::Replica;
 impl<P> Calls<P> {
     /// No copy of the call is out; it waits for a replica.
     pub(super) fn strand(&mut self, slot: u32, now: Instant) {
-        let for_room = self.lacks_room(slot);
-        let until = match for_room {
-            true => self.slots.get(slot).deadline,
-            false => self.patient_until(slot, now),
+        let until = match self.lacks_room(slot) {
+            true => {
+                self.counters.waited_for_room += 1;
+                self.slots.get(slot).deadline
+            }
+            false => {
+                self.counters.stranded += 1;
+                self.patient_until(slot, now)
+            }
         };
         let call = self.slots.get_mut(slot);
         call.stranded_until = until;
         call.hedge_at = Instant::FAR_FUTURE;
-        match for_room {
-            true => self.counters.waited_for_room += 1,
-            false => self.counters.stranded += 1,
-        }
         self.enter_line(slot);
         for place in 0..self.replicas.len() {
             self.line_up(slot, place);
@@ -98,7 +99,7 @@ impl<P> Calls<P> {
         back.max().map_or(until, |back| back.min(until))
     }
 
-    fn any_could_take(&self, slot: u32, is_meant: impl Fn(&Replica) -> bool) -> bool {
+    pub(super) fn any_could_take(&self, slot: u32, is_meant: impl Fn(&Replica) -> bool) -> bool {
         self.could_take(slot).any(is_meant)
     }
 

@@ -251,3 +251,23 @@ fn after_many_calls_of_mixed_fate_no_copy_timer_slot_or_token_is_left() {
     assert_eq!(chaos.world.calls.slots.used(), 0);
     assert_eq!(chaos.world.calls.next_timeout(), None);
 }
+
+#[test]
+fn a_reply_that_ends_a_call_is_the_callers_only_if_it_tells_of_the_error_that_weighs_most() {
+    for (last, is_told) in [(Status::Failed, true), (Status::Stale, false), (Status::Ok, true)] {
+        let mut world = World::new();
+        world.calls.remove_replica(C);
+        let call = world.start(world.none);
+        assert_eq!(world.reply(A, call, 0, Status::Failed), None);
+        let attempt = attempt(call, 1);
+        let reply = Reply { attempt, status: last, executed: true, load: Load::default() };
+        let heard = world.calls.on_reply_with(B, &reply, Brought::default(), world.now);
+        let Heard::Done { done, is_told: told } = heard else { panic!("{heard:?}") };
+        let kind = done.result.map_err(|error| error.kind);
+        let ok = last == Status::Ok;
+        assert_eq!(kind, if ok { Ok(()) } else { Err(ErrorKind::Failed) });
+        assert_eq!(told, is_told, "{last:?}");
+        world.drain();
+        world.at_rest();
+    }
+}

@@ -24,8 +24,8 @@ use bowline_protocol::{
 use bowline_time::Instant;
 
 use crate::core::{
-    Brought, Budget, BudgetConfig, CallKey, Calls, Classifier, Config, Delay, Done, Effect, Heard,
-    HedgePolicy, PickRule, Policy, PolicyId, RetryConfig, Spec, Stagger, TiePolicy,
+    Brought, Budget, BudgetConfig, CallKey, Calls, Classifier, Config, Delay, Denied, Done, Effect,
+    Heard, HedgePolicy, PickRule, Policy, PolicyId, RetryConfig, Spec, Stagger, TiePolicy,
 };
 
 const A: ReplicaId = ReplicaId(1);

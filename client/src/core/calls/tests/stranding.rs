@@ -140,6 +140,7 @@ fn patience_ends_before_the_deadline() {
     world.waits();
     world.pass(MS(1));
     assert_eq!(world.result(), Err(ErrorKind::NoReplica));
+    assert_eq!(world.calls.counters().deadline_missed, 0);
     world.at_rest();
 }
 
@@ -150,6 +151,7 @@ fn the_deadline_ends_the_wait_before_patience_and_the_error_says_what_for() {
     world.start(world.none);
     world.pass(DEADLINE);
     assert_eq!(world.result(), Err(ErrorKind::NoReplica));
+    assert_eq!(world.calls.counters().deadline_missed, 1, "by the clock");
     world.connected(A);
     world.nothing_sent();
     world.at_rest();
@@ -255,6 +257,17 @@ fn a_call_that_ran_waits_for_a_replica_only_if_the_budget_affords_it() {
         assert_eq!(world.calls.counters().uncharged, 0);
         world.at_rest();
     }
+}
+
+#[test]
+fn a_call_that_all_failed_is_denied_nothing_as_there_is_none_to_ask() {
+    let mut world = World::with(BudgetConfig { burst: 0, ..BudgetConfig::default() }, |_| {});
+    [B, C].into_iter().for_each(|replica| world.calls.remove_replica(replica));
+    let call = world.start(world.none);
+    let done = world.reply(A, call, 0, Status::Failed).expect("at once");
+    assert_eq!(done.result.map_err(|error| error.kind), Err(ErrorKind::Failed));
+    assert_eq!(world.calls.counters().denied, Denied::default());
+    world.at_rest();
 }
 
 #[test]
