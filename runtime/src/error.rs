@@ -133,11 +133,12 @@ impl Error {
     }
 }
 
-/// What helps against an error of which nothing else is said, as the end of a sentence.
-fn cure(source: &io::Error) -> &'static str {
+/// What helps against an error of the system of which nothing else is said, as the end of a sentence;
+/// empty where nothing is known.
+pub fn cure(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => {
-            "; raise the limit of open files (`ulimit -n`, or LimitNOFILE= in a systemd unit)"
+            "; raise the limit of open files (`ulimit -n`, LimitNOFILE of the service)"
         }
         _ => "",
     }

@@ -194,7 +194,7 @@ pub use cores::Cores;
 pub use driver::provided::ReceiveMode;
 #[cfg(feature = "simulated-driver")]
 pub use driver::sim::{Faults, Lane, Simulation, Traffic};
-pub use error::{Error, OLDEST_KERNEL};
+pub use error::{Error, OLDEST_KERNEL, cure};
 pub use handle::Handle;
 pub use histogram::Histogram;
 pub use metrics::{Metrics, metrics};

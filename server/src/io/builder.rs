@@ -183,7 +183,7 @@ pub enum ServeError {
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// The address can't be had.
-    #[error("can't listen at {address}: {source}{}", cures::of_lack(source))]
+    #[error("can't listen at {address}: {source}{}", cures::of_bind(source))]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -191,7 +191,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The address of the metrics can't be had.
-    #[error("can't serve metrics at {address}: {source}{}", cures::of_lack(source))]
+    #[error("can't serve metrics at {address}: {source}{}", cures::of_bind(source))]
     Metrics {
         /// Where.
         address: SocketAddr,

@@ -5,34 +5,35 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What helps against an error of who wants to listen, to accept or to have a thread, as the end of a
-/// sentence; nothing, if that says itself what to do.
-pub(super) fn of_lack(error: &io::Error) -> &'static str {
+/// What helps against an error of who wants to listen, as the end of a sentence; nothing, if that says
+/// itself what to do.
+pub(super) fn of_bind(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; end who listens there (`ss -ltnp`), or take another port",
         io::ErrorKind::AddrNotAvailable => "; take an address that this host has (`ip address`)",
         io::ErrorKind::PermissionDenied => {
             "; take a port from 1024 on, or give the process CAP_NET_BIND_SERVICE"
         }
-        // Of a thread.
-        _ if is(error, Errno::AGAIN) => {
-            "; raise the limit of threads (`ulimit -u`, TasksMax of the service)"
-        }
         _ => of_limit(error),
     }
 }
 
-/// As [`of_lack`], of whatever was tried.
-pub(super) fn of_limit(error: &io::Error) -> &'static str {
-    if is(error, Errno::MFILE) || is(error, Errno::NFILE) {
-        return "; raise the limit of open files (`ulimit -n`, LimitNOFILE of the service)";
+/// As [`of_bind`], of who wants to look a name up, for which it takes a thread.
+pub(super) fn of_look_up(error: &io::Error) -> &'static str {
+    match is(error, Errno::AGAIN) {
+        true => "; raise the limit of threads (`ulimit -u`, TasksMax of the service)",
+        false => of_limit(error),
     }
+}
+
+/// As [`of_bind`], of whatever was tried.
+pub(super) fn of_limit(error: &io::Error) -> &'static str {
     // What nobody cancelled, the kernel does where it has no thread for it.
     if is(error, Errno::CANCELED) {
         return "; if the kernel has no thread for it: raise the limit of threads (`ulimit -u`, \
                 TasksMax of the service)";
     }
-    ""
+    bowline_runtime::cure(error)
 }
 
 fn is(error: &io::Error, errno: Errno) -> bool {
@@ -85,19 +86,22 @@ mod tests {
     }
 
     #[test]
-    fn who_can_not_listen_is_told_what_helps() {
-        let cure = |errno: Errno| of_lack(&errno.into()).to_string();
+    fn who_can_not_listen_is_told_what_helps_and_of_a_look_up_nothing_of_that() {
+        let cure = |errno: Errno| of_bind(&errno.into()).to_string();
         for (errno, word) in [
             (Errno::ADDRINUSE, "port"),
             (Errno::ADDRNOTAVAIL, "address"),
             (Errno::ACCESS, "CAP_NET"),
             (Errno::MFILE, "ulimit -n"),
             (Errno::NFILE, "ulimit -n"),
-            (Errno::AGAIN, "ulimit -u"),
         ] {
             assert!(cure(errno).contains(word), "{errno}: {}", cure(errno));
         }
         assert_eq!(cure(Errno::INVAL), "");
+        let of_look_up = |errno: Errno| of_look_up(&errno.into());
+        assert!(of_look_up(Errno::AGAIN).contains("ulimit -u"));
+        assert!(of_look_up(Errno::MFILE).contains("ulimit -n"));
+        assert_eq!(of_look_up(Errno::ACCESS), "");
         // A service may be denied a file, or find it locked, which has nothing to do with ports.
         assert_eq!(of_limit(&Errno::ACCESS.into()), "");
         assert_eq!(of_limit(&Errno::AGAIN.into()), "");

@@ -183,18 +183,21 @@ impl Over {
     }
 
     /// What is to be told of two addresses of which neither led to the peer: who answered there says
-    /// more than that nobody did.
+    /// more than that nobody did, and where nobody does, that its name may lead elsewhere by now.
     fn or_else(self, next: Over) -> Over {
-        match (self.loss(), next.loss()) {
-            (Loss::Handshake, Loss::Unreachable) => self,
-            _ => next,
+        let losses = (self.loss(), next.loss());
+        match (self.why, next.why) {
+            (Why::Unresolved(name), Why::Dial(dial)) => Over::before_up(Why::Moved { dial, name }),
+            (why @ Why::Moved { .. }, Why::Dial(_)) => Over::before_up(why),
+            (why, _) if losses == (Loss::Handshake, Loss::Unreachable) => Over::before_up(why),
+            (_, why) => Over { why, ..next },
         }
     }
 
     const fn loss(&self) -> Loss {
         match (self.up, &self.why) {
             (Some(up), _) => Loss::Broken(up),
-            (None, Why::Unresolved(_) | Why::NoAddress) => Loss::Unresolved,
+            (None, Why::Unresolved(_) | Why::Moved { .. } | Why::NoAddress) => Loss::Unresolved,
             (None, Why::Dial(_)) => Loss::Unreachable,
             (None, Why::OtherCore { .. } | Why::NoSuchCore | Why::Ended(_)) => Loss::Handshake,
         }
@@ -204,8 +207,13 @@ impl Over {
 /// Why that is.
 #[derive(Debug, thiserror::Error)]
 enum Why {
-    #[error("its name can't be looked up: {}{}", .0, cures::of_lack(.0))]
+    #[error("its name can't be looked up: {}{}", .0, cures::of_look_up(.0))]
     Unresolved(io::Error),
+    #[error(
+        "{dial} where its name led last, which can't be looked up: {name}{}",
+        cures::of_look_up(name)
+    )]
+    Moved { dial: io::Error, name: io::Error },
     #[error("it has no address")]
     NoAddress,
     #[error("{0}")]
@@ -285,8 +293,18 @@ mod tests {
         for (first, second) in [(nobody(), somebody()), (somebody(), nobody())] {
             assert_eq!(first.or_else(second).loss(), Loss::Handshake);
         }
-        let unresolved = Over::before_up(Why::NoAddress);
-        assert_eq!(unresolved.or_else(nobody()).loss(), Loss::Unreachable, "it was known before");
+    }
+
+    #[test]
+    fn that_a_name_can_not_be_looked_up_is_told_with_what_became_of_where_it_led_last() {
+        let nobody = || Over::before_up(Why::Dial(io::ErrorKind::ConnectionRefused.into()));
+        let unresolved = || Over::before_up(Why::Unresolved(io::Error::other("no such host")));
+        let over = unresolved().or_else(nobody()).or_else(nobody());
+        assert_eq!(over.loss(), Loss::Unresolved);
+        let told = std::format!("{}", over.why);
+        assert!(told.contains("refused") && told.contains("no such host"), "{told}");
+        let somebody = unresolved().or_else(nobody()).or_else(Over::before_up(Why::NoSuchCore));
+        assert_eq!(somebody.loss(), Loss::Handshake);
     }
 
     #[test]

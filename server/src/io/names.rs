@@ -134,7 +134,7 @@ struct State {
     /// As it was found last.
     known: Vec<SocketAddr>,
     /// Why the last look-up found nothing, if it did not.
-    failed: Option<(io::ErrorKind, String)>,
+    failed: Option<io::Error>,
     /// When it was asked last.
     asked: Option<Instant>,
     /// A thread is looking it up.
@@ -164,7 +164,7 @@ impl Name {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no name server answers"));
         }
         match &self.state().failed {
-            Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
+            Some(failed) => Err(once_more(failed)),
             None => Ok(()),
         }
     }
@@ -196,17 +196,23 @@ impl Name {
         let mut state = self.state();
         state.failed = match found {
             Ok(found) if found.is_empty() => {
-                Some((io::ErrorKind::NotFound, "it has no address".to_owned()))
+                Some(io::Error::new(io::ErrorKind::NotFound, "it has no address"))
             }
             Ok(found) => {
                 state.known = found;
                 None
             }
-            Err(error) => Some((error.kind(), error.to_string())),
+            Err(error) => Some(error),
         };
         state.is_under_way = false;
         state.waiting.drain(..).for_each(|waits| _ = waits.try_send(()));
     }
+}
+
+/// The same error, for another who has it. What helps against it is known by its number.
+fn once_more(error: &io::Error) -> io::Error {
+    let made = || io::Error::new(error.kind(), error.to_string());
+    error.raw_os_error().map_or_else(made, io::Error::from_raw_os_error)
 }
 
 /// Of the same name.
@@ -288,6 +294,15 @@ mod tests {
         for (nothing, why) in [(refused(), "no such host"), (Ok(Vec::new()), "it has no address")] {
             tell.send(nothing).unwrap();
             assert_eq!(find(&peer), (vec![NEW.parse().unwrap()], Some(why.to_owned())));
+        }
+    }
+
+    #[test]
+    fn why_a_name_can_not_be_looked_up_is_told_to_all_by_its_number() {
+        for error in [io::Error::from_raw_os_error(24), io::Error::other("no such host")] {
+            let told = once_more(&once_more(&error));
+            assert_eq!(told.raw_os_error(), error.raw_os_error());
+            assert_eq!((told.kind(), told.to_string()), (error.kind(), error.to_string()));
         }
     }
 

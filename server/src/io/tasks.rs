@@ -36,7 +36,7 @@ pub(super) async fn accept<S: Service>(shell: Rc<Shell<S>>, listener: TcpListene
                 shell.count(|io| io.accept_errors += 1);
                 if !concerns_one(&error) {
                     if trouble.is_news(now()) {
-                        let cure = cures::of_lack(&error);
+                        let cure = cures::of_limit(&error);
                         tracing::warn!(%error, "can't accept connections, and goes on trying{cure}");
                     }
                     sleep(backoff.next_wait()).await;
