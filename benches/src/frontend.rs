@@ -77,7 +77,8 @@ fn unreached(address: &SocketAddr, error: &ConnectError) -> String {
     match error {
         ConnectError::NoReplica { within, each } => {
             format!(
-                "cannot connect within {within:?} to {each}; 'bowline serve' of that number has to listen there"
+                "cannot connect within {within:?} to {each}; 'bowline serve' of that number has to \
+                 listen there"
             )
         }
         other => format!("cannot connect to {address}: {other}"),
