@@ -268,6 +268,12 @@ impl Report {
                 all - sound
             ));
         }
+        if self.machine().is_some() && all < LEAST_ROUNDS {
+            return Some(format!(
+                "Whether tied requests suit this workload was not measured: that takes \
+                 {LEAST_ROUNDS} rounds."
+            ));
+        }
         let rounds = self.policies.iter().find(|rounds| rounds.policy == tied.policy)?;
         if let Some(harm) = verdict::harm_of(rounds, &self.policies) {
             return Some(format!(
@@ -285,6 +291,10 @@ impl Report {
         Some(regime::statement(self.regime.as_ref(), both))
     }
 }
+
+/// A real machine is faster in one round and slower in another, by a tenth or so: fewer rounds than
+/// these may all lie on one side by chance.
+const LEAST_ROUNDS: usize = 3;
 
 /// Whether all of a policy's calls failed.
 fn is_dead(summary: &Summary) -> bool {
@@ -423,6 +433,17 @@ mod tests {
         let told = verdict::verdicts(&report.policies);
         assert!(told[1].starts_with("tied: shortens no percentile"), "{}", told[1]);
         assert!(told[0].starts_with("hedged: shortens"), "{}", told[0]);
+    }
+
+    #[test]
+    fn there_is_no_verdict_from_two_rounds_of_a_real_machine() {
+        let mut report = sample::report();
+        report.policies.iter_mut().for_each(|rounds| rounds.slices.truncate(2));
+        let said = report.regime_statement().expect("a tied policy");
+        assert!(said.ends_with("not measured: that takes 3 rounds."), "{said}");
+        let simulated = Report { origin: Origin::Simulated, ..report };
+        let said = simulated.regime_statement().expect("a tied policy");
+        assert!(said.starts_with("Tied requests suit"), "{said}");
     }
 
     #[test]
