@@ -12,7 +12,7 @@ use bowline_runtime::Instant;
 use bowline_runtime::payload::Payload;
 
 use super::client::Shared;
-use super::explain::Asked;
+use super::explain::Shape;
 use super::reply::{Failure, Reply};
 use super::shell::Age;
 use super::within::Within;
@@ -193,8 +193,8 @@ impl IntoFuture for Call {
     fn into_future(self) -> Calling {
         let shared = self.shared.clone();
         let size = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
-        let asked = Asked { method: self.method, size };
-        Calling { shared, asked, described: Some(self), waiting: None, last_resort: None }
+        let shape = Shape { method: self.method, size };
+        Calling { shared, shape, described: Some(self), waiting: None, last_resort: None }
     }
 }
 
@@ -202,7 +202,7 @@ impl IntoFuture for Call {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Calling {
     shared: Rc<Shared>,
-    asked: Asked,
+    shape: Shape,
     /// Until it is first polled.
     described: Option<Call>,
     /// From then on, while it has no result.
@@ -220,7 +220,7 @@ impl Future for Calling {
             match this.begin(call, context) {
                 Ok(waiting) => this.waiting = Some(waiting),
                 Err(error) => {
-                    let failure = this.shared.explain(this.asked, Failure::of(error));
+                    let failure = this.shared.explain(this.shape, Failure::of(error));
                     return Poll::Ready(Err(failure));
                 }
             }
@@ -234,7 +234,7 @@ impl Future for Calling {
         }
         match result {
             Poll::Ready(Err(failure)) => {
-                this.make_do(this.shared.explain(this.asked, failure), context)
+                this.make_do(this.shared.explain(this.shape, failure), context)
             }
             result => result,
         }
@@ -255,7 +255,7 @@ impl Calling {
         let spec = Spec {
             method: call.method,
             payload: call.payload,
-            size: self.asked.size,
+            size: self.shape.size,
             deadline: call.until.min(now + within),
             policy: call.policy.unwrap_or(defaults.policy),
             instead_of: defaults.policy,

@@ -9,9 +9,9 @@ use super::reply::{Failure, words};
 /// So many methods are named; who has more knows them better from elsewhere.
 const MOST_LISTED: usize = 12;
 
-/// What a call asked for.
+/// Of a call, what is needed to explain its failure.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct Shape {
     pub(super) method: Method,
     /// The request's payload, in bytes.
     pub(super) size: u32,
@@ -19,15 +19,15 @@ pub(super) struct Asked {
 
 impl Shared {
     /// The failure, with words on what to do about it if this side has some.
-    pub(super) fn explain(&self, asked: Asked, failure: Failure) -> Failure {
+    pub(super) fn explain(&self, shape: Shape, failure: Failure) -> Failure {
         let said_by = failure.outcome.and_then(|it| it.winner).map(|winner| winner.replica);
         let told = match (failure.error.kind, said_by) {
-            (ErrorKind::PayloadTooLarge, None) => self.why_not_sent(asked.size),
+            (ErrorKind::PayloadTooLarge, None) => self.why_not_sent(shape.size),
             (ErrorKind::PayloadTooLarge, Some(_)) => {
                 let servers = words(failure.payload()).unwrap_or("the reply is larger");
                 format!("{servers}; max_reply is {} here", self.config.max_reply)
             }
-            (ErrorKind::NoSuchMethod, _) => self.which_there_are(asked.method, said_by),
+            (ErrorKind::NoSuchMethod, _) => self.which_there_are(shape.method, said_by),
             _ => return failure,
         };
         let payload = Some(self.shell.pool.copy(told.as_bytes()));
