@@ -72,8 +72,8 @@ const WELL: Duration = Duration::from_secs(60);
 
 /// When somebody is dialled again, and whether that they can't be had is news. Who is lost as soon as
 /// they are there is dialled as seldom as who is not there at all. Each kind of [`Loss`] is news once,
-/// until it was well for a minute: whoever comes and goes can't fill a log, and no later reason hides
-/// behind the first.
+/// until it was well for a minute: whoever comes and goes can't fill a log with it, and no later
+/// reason hides behind the first.
 ///
 /// ```
 /// use bowline_protocol::{Loss, Redial};
