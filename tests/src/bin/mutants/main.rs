@@ -53,6 +53,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const SEARCH: Duration = Duration::from_secs(150);
 /// The same for tests.
 const TESTS: Duration = Duration::from_secs(300);
+/// Why a mutation can't be put in.
+const UNFIT: &str = "its text is not there once";
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
@@ -112,34 +114,33 @@ fn row(mutation: &Mutation, project: &Project, seeds: u64) -> Result<(String, bo
 }
 
 fn try_one(mutation: &Mutation, project: &Project, seeds: u64) -> Result<Caught> {
-    with(mutation, project, || catch(mutation, project, seeds))
+    let caught = with(mutation, project, || catch(mutation, project, seeds))?;
+    Ok(caught.unwrap_or_else(|| Caught::Unbuildable(UNFIT.to_owned())))
 }
 
-/// Does something while the bug is in.
-fn with(
+/// Does something while the bug is in; None if its text is not there once.
+fn with<T>(
     mutation: &Mutation,
     project: &Project,
-    does: impl FnOnce() -> Result<Caught>,
-) -> Result<Caught> {
-    let Some(source) = project.mutate(mutation)? else {
-        return Ok(Caught::Unbuildable("its text is not there once".to_owned()));
-    };
+    does: impl FnOnce() -> Result<T>,
+) -> Result<Option<T>> {
+    let Some(source) = project.mutate(mutation)? else { return Ok(None) };
     let result = does();
     project.restore(mutation, &source)?;
-    result
+    result.map(Some)
 }
 
 /// Prints which can't be built.
 fn check(options: &Options, project: &Project) -> Result<bool> {
     let (mut all, mut unfit) = (0, 0);
     for mutation in options.mutations() {
-        let result = with(mutation, project, || {
+        let wrong = with(mutation, project, || {
             let build = project.cargo(&["check", "-p", mutation.package()])?;
-            Ok(if build.ok { Caught::No } else { Caught::Unbuildable(first_error(&build)) })
+            Ok((!build.ok).then(|| first_error(&build)))
         })?;
         all += 1;
-        if let Caught::Unbuildable(_) = result {
-            println!("{:<70} {result}", mutation.name);
+        if let Some(why) = wrong.unwrap_or_else(|| Some(UNFIT.to_owned())) {
+            println!("{:<70} NOT BUILT: {why}", mutation.name);
             unfit += 1;
         }
     }
