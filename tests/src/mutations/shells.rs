@@ -102,4 +102,11 @@ pub(super) const ALL: &[Mutation] = &[
         "                    _ => (Status::TooLarge, String::new()),",
     )
     .held_in("loopback", "basics::who_takes_no_words_is_told_which_failure_it_was"),
+    mutation(
+        "a replica that moves is taken out of the set meanwhile",
+        "client/src/io/members.rs",
+        "                calls.on_leaving(member.id);\n                calls.restore_replica(member.id);",
+        "                calls.remove_replica(member.id);",
+    )
+    .held_in("loopback", "live::a_call_waits_for_the_only_replica_while_that_moves"),
 ];
