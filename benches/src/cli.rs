@@ -139,10 +139,11 @@ fn explained(command: clap::Command) -> clap::Command {
     let told = format!(
         "What the rows of the table mean, beside percentiles of latency (counted from when a call\n\
          fell due; a call that failed counts with its deadline, at least):\n{}\n\
-         Exit status: 0 if all went as planned; 1 if not, or if a replica failed, or if any call\n\
-         failed that had time and was not refused, or got wrong bytes, or if no call of a policy\n\
-         was answered; 2 if the command line is wrong; 130 if the run was interrupted. Calls that\n\
-         miss their deadline, or that replicas refuse, are what is measured: they are counted,\n\
+         Exit status: 0 if all went as planned; 1 if not, or if a replica ended that was started\n\
+         here, or if any call failed that had time and was not refused, or got wrong bytes, or if\n\
+         no call of a policy was answered; 2 if the command line is wrong; 130 if the run was\n\
+         interrupted. Calls that miss their deadline, or that replicas refuse, are what is\n\
+         measured, and so is what becomes of calls when a replica elsewhere dies: that is counted,\n\
          and change no status.",
         glossary()
     );
