@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_protocol::codec::MAX_PAYLOAD;
-use bowline_protocol::{LinkConfig, Method, ReplicaId, ServiceInfo, TrafficClass};
+use bowline_protocol::{LinkConfig, Method, MethodInfo, ReplicaId, ServiceInfo, TrafficClass};
 
 use super::explain::listed;
 use super::file::is_record;
@@ -140,7 +140,8 @@ pub struct MethodConfig {
     pub class: Option<TrafficClass>,
     /// What is done against the tail.
     pub policy: Policy,
-    /// Running it twice does no harm.
+    /// Running it twice does no harm. Where the [service](field@Config::service) is said and does not
+    /// declare it so, that is refused.
     pub idempotent: bool,
     /// How long a call may take.
     pub deadline: Duration,
@@ -304,8 +305,13 @@ impl Config {
         }
         self.check_sizes()?;
         self.core.validate()?;
-        for (_, of) in &self.methods {
+        for (method, of) in &self.methods {
             of.validate()?;
+            let Some(service) = self.service.filter(|_| of.idempotent) else { continue };
+            if let Some(&MethodInfo { name, idempotent: false, .. }) = service.method(*method) {
+                let (method, service) = (*method, service.name);
+                return Err(ConnectError::NotIdempotent { method, name, service });
+            }
         }
         Ok(())
     }
@@ -383,6 +389,20 @@ pub enum ConnectError {
         service: &'static str,
         /// The methods that it has, by number and name.
         known: String,
+    },
+    /// A method is set to be idempotent, and its service says that it is not.
+    #[error(
+        "method {} ({name:?}) is set to be idempotent, but {service:?} does not declare it so; leave that \
+         out, or have calls of it bring a key",
+        method.0
+    )]
+    NotIdempotent {
+        /// Its number.
+        method: Method,
+        /// Its name.
+        name: &'static str,
+        /// The service's name.
+        service: &'static str,
     },
     /// No replica could be reached.
     #[error("no replica could be reached within {within:?}: {each}")]

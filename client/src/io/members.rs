@@ -130,7 +130,8 @@ impl Members {
             None => calls.remove_replica(member.id),
         }
         let (shell, terms, old) = (self.shell.clone(), self.terms.clone(), member.task.take());
-        let changed = change(shell, member.id, old, next.clone(), terms);
+        let left = member.wanted.is_some();
+        let changed = change(shell, member.id, old, left, next.clone(), terms);
         member.task = Some(Owned(spawn_at(Stage::Input, changed)));
         member.wanted = next;
     }
@@ -142,6 +143,7 @@ async fn change(
     shell: Rc<Shell>,
     id: ReplicaId,
     old: Option<Owned>,
+    left: bool,
     next: Option<Replica>,
     terms: Terms,
 ) {
@@ -153,7 +155,10 @@ async fn change(
         }
     };
     let in_time = timeout(MOST_DRAINING, drained).await.is_ok();
-    info!(replica = id.0, in_time, moved = next.is_some(), "left");
+    // Who comes back was left before.
+    if left {
+        info!(replica = id.0, in_time, moved = next.is_some(), "left");
+    }
     drop(old);
     close(&shell, id);
     shell.state.borrow_mut().last_errors.remove(&id.0);

@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
-use bowline_client::io::Live;
+use bowline_client::io::{Live, MethodConfig};
 use bowline_client::{Client, Config};
 use bowline_protocol::{ErrorKind, Executed, Method, MethodInfo, ServiceInfo, Status};
 
@@ -154,6 +154,22 @@ fn of_replicas_that_differ_the_one_is_cited_that_has_not_the_method_however_long
         assert!(text.contains(": method 99; \"old\" has 1 (a_name_of_a_method"), "{text}");
         assert!(text.ends_with(", and 1 more"), "{text}");
     });
+}
+
+#[test]
+fn a_method_that_its_service_does_not_hold_to_be_idempotent_is_not_set_to_be() {
+    const METHODS: &[MethodInfo] = &[MethodInfo::new(READ, "append").keyed()];
+    let replica = bowline_client::Replica::new(1, "127.0.0.1:7000".parse().unwrap());
+    let of = |idempotent| MethodConfig { idempotent, ..MethodConfig::default() };
+    let with = |idempotent| Config {
+        service: Some(ServiceInfo::new("store", METHODS)),
+        ..Config::new([replica.clone()]).method(READ, of(idempotent))
+    };
+    assert!(Live::new(with(false)).is_ok());
+    let error = Live::new(with(true)).unwrap_err().to_string();
+    let expected =
+        "method 1 (\"append\") is set to be idempotent, but \"store\" does not declare it so";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]
