@@ -162,7 +162,7 @@ impl Call {
         self
     }
 
-    /// Running it twice does no harm.
+    /// Running it twice does no harm. It counts for nothing at a replica which says otherwise of its method.
     pub fn idempotent(mut self) -> Call {
         self.idempotent = true;
         self

@@ -258,7 +258,7 @@ fn a_call_is_not_tied_where_the_server_says_that_it_must_not_run_twice() {
         let policy = client.register(tied()).unwrap();
         let reply = client.call(READ, b"block 9").idempotent().policy(policy).await.unwrap();
         assert_eq!((reply.outcome().attempts, reply.outcome().tied), (1, false));
-        assert_eq!(client.counters().denied.not_allowed, 1);
+        assert_eq!(client.counters().denied.not_idempotent, 1);
     });
 }
 

@@ -479,4 +479,11 @@ pub(super) const ALL: &[Mutation] = &[
         "",
     )
     .held_by("core::calls::tests::stranding::a_call_that_all_failed_is_denied_nothing_as_there_is_none_to_ask"),
+    mutation(
+        "a call is idempotent though its replica says that its method is not",
+        BEGIN,
+        "        call.idempotent &= promise.idempotent;\n",
+        "        let _ = promise.idempotent;\n",
+    )
+    .held_by("core::calls::tests::keyed::no_call_is_idempotent_where_its_replica_says_that_the_method_is_not"),
 ];

@@ -351,7 +351,9 @@ impl Client {
             Class { idempotent: false, .. } => ONCE,
         };
         let size = payload.len() as u32;
-        let (idempotent, deadline) = (class.idempotent, now + Duration::from_nanos(span));
+        // Of a method with keys its service does not say that it is, and so it is not, whoever holds it to be.
+        let idempotent = class.idempotent && class.key.is_none();
+        let deadline = now + Duration::from_nanos(span);
         let spec =
             Spec { size, policy, idempotent, options, ..Spec::new(method, payload, deadline) };
         (spec, asks, span)

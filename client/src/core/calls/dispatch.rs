@@ -207,9 +207,12 @@ impl<P> Calls<P> {
         replica.health.asked(now);
         let kind = call.kind.at(replica.placement.distance);
         let class = if kind == call.kind { call.class } else { self.methods.class(kind, now) };
-        let (store, keeps) = (replica.placement.results, replica.promise(call.method).keyed);
-        let copy = &mut self.slots.get_mut(slot).copies[usize::from(n)];
-        (copy.class, copy.store, copy.keeps) = (class, store, keeps);
+        let (store, promise) = (replica.placement.results, replica.promise(call.method));
+        let call = self.slots.get_mut(slot);
+        // Who runs it knows best: what its caller holds of it counts only if that does not say otherwise.
+        call.idempotent &= promise.idempotent;
+        let copy = &mut call.copies[usize::from(n)];
+        (copy.class, copy.store, copy.keeps) = (class, store, promise.keyed);
         self.link(slot, n, place);
         if passes {
             self.pass(place, seq);

@@ -184,3 +184,17 @@ fn a_copy_is_held_against_the_store_that_its_replica_had_when_it_went_there() {
     world.closed(A);
     assert_eq!(world.sent(), (B, 1, Cause::Redispatch), "the store that A had");
 }
+
+#[test]
+fn no_call_is_idempotent_where_its_replica_says_that_the_method_is_not() {
+    let mut world = World::new();
+    world.promise(UNKEYED);
+    world.start(world.none);
+    assert!(!world.sends[0].1.idempotent);
+    world.sends.clear();
+    world.closed(A);
+    world.nothing_sent();
+    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
+    assert_eq!(world.calls.counters().denied.not_idempotent, 1);
+    world.at_rest();
+}
