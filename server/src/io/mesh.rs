@@ -15,7 +15,7 @@ use std::vec::Vec;
 
 use bowline_protocol::{Loss, Redial, ReplicaId, Station};
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{Stage, sleep, spawn_at};
+use bowline_runtime::{Stage, now, sleep, spawn_at};
 
 use super::connection::End;
 use super::cures;
@@ -23,11 +23,14 @@ use super::names::PeerAddress;
 use super::service::Service;
 use super::shell::Shell;
 
+/// Who is away for so long is told of, even if why is not news.
+const LONG: Duration = Duration::from_secs(60);
 /// How long a dial may take: many round trips within a data centre.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait after a first failure. A peer that restarts is missed for that long.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
-/// How long to wait at most, so that a peer that comes back is found soon.
+/// How long to wait at most, so that a peer that comes back is found soon. (For one that says that it
+/// has more than [`CORES_AT_ONCE`] cores, as many times as long as it has that many.)
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// So many cores of a peer are dialled each in its own time.
@@ -107,14 +110,20 @@ pub(super) fn keep_cores<S: Service>(shell: &Rc<Shell<S>>, replica: ReplicaId, c
 /// has that core.
 async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
     let mut redial = Redial::new(FIRST_WAIT, LONGEST_WAIT, seed(shell.station(), station));
-    let mut good = None;
+    let (mut good, mut gone) = (None, None);
     while shell.cores[place].has(station.core) {
         let over = reach(&shell, station, place, &mut good).await;
         if over.up.is_none() {
             shell.count(|io| io.mesh_failed += 1);
         }
+        if over.up.is_some() {
+            gone = None;
+        }
+        // It may have been reached since the last that was told, and stay away now for the same reason.
+        let since = *gone.get_or_insert_with(now);
+        let is_unsaid = !shell.cores[place].missed.get() && now() >= since + LONG;
         let (wait, is_news) = redial.after(over.loss());
-        if is_news {
+        if is_news || is_unsaid {
             tell_lost(&shell, station, place, &over);
         }
         sleep(thinned(wait, shell.cores[place].told.get())).await;
@@ -123,7 +132,7 @@ async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
 }
 
 /// How long to wait before one of a peer's cores is dialled again, of which it says that it has so many:
-/// the more there are, the longer, so that they all together cost no more than a few dozen.
+/// the more there are, the longer. So all together, where none comes up, cost about a hundred a second.
 fn thinned(wait: Duration, cores: u16) -> Duration {
     wait * u32::from(cores.div_ceil(CORES_AT_ONCE).max(1))
 }

@@ -25,7 +25,7 @@ impl<S: Service> Shell<S> {
             return;
         }
         self.outgoing_looked.set(now);
-        let (mut sum, mut slow) = (0, Vec::new());
+        let (mut sum, mut readers, mut slow) = (0, 0, Vec::new());
         for connection in self.accepted.borrow().iter().flatten() {
             if connection.out.given_up().is_some() {
                 continue;
@@ -33,43 +33,51 @@ impl<S: Service> Shell<S> {
             let (waiting, is_too_slow) = connection.out.look(self.limits.transfer_time, now);
             match is_too_slow {
                 true => slow.push(connection.clone()),
-                false => sum += waiting,
+                false => {
+                    sum += waiting;
+                    readers += usize::from(waiting > 0);
+                }
             }
         }
         // A reply's drop is its service's, and runs while nothing is borrowed.
         slow.iter().for_each(|connection| connection.out.give_up(true));
+        // Who has less than half of an equal share is not in the way of anybody, for however long; and
+        // where too much waits somebody has more than a share.
+        let least = (self.limits.outgoing_total / (2 * readers.max(1))).max(1);
         while sum > self.limits.outgoing_total
-            && let Some((most, waiting)) = self.keeps_most(now)
+            && let Some((most, waiting)) = self.keeps_most(least, now)
         {
             most.out.give_up(false);
             sum -= waiting.min(sum);
         }
     }
 
-    /// The client that has kept most of what waits for longest, and how much waits for it.
-    fn keeps_most(&self, now: Instant) -> Option<(Rc<Connection<S::Reply>>, usize)> {
+    /// Of the clients for which at least so much waits, the one that has kept most of it for longest,
+    /// and how much that is.
+    fn keeps_most(&self, least: usize, now: Instant) -> Option<(Rc<Connection<S::Reply>>, usize)> {
         let accepted = self.accepted.borrow();
-        let here = accepted.iter().flatten().filter(|one| one.out.given_up().is_none());
-        let most = here.max_by_key(|one| one.out.keeps(now))?;
+        let is_meant = |one: &&Rc<Connection<S::Reply>>| {
+            one.out.given_up().is_none() && one.out.waiting() >= least
+        };
+        let meant = accepted.iter().flatten().filter(is_meant);
+        let most = meant.max_by_key(|one| one.out.keeps(now))?;
         Some((most.clone(), most.out.waiting()))
     }
 
     /// A client was disconnected over what waited for it.
     pub(super) fn tell_given_up(&self, why: GivenUp) {
-        if !self.lines.allows(now()) {
-            return;
-        }
         let GivenUp { is_slow, waiting, address } = why;
-        match is_slow {
-            true => {
-                tracing::info!(?address, waiting, "disconnected a client that reads too slowly");
+        let what = match is_slow {
+            true => "disconnected who reads too slowly",
+            false => {
+                "disconnected who had kept most waiting for longest, as more than outgoing_total \
+                 waits for all"
             }
-            false => tracing::warn!(
-                ?address,
-                waiting,
-                "disconnected the client that had kept most waiting for longest, as more than \
-                 outgoing_total waits for all"
-            ),
+        };
+        match self.reader_lines.allows(now()) {
+            true if is_slow => tracing::info!(?address, waiting, "{what}"),
+            true => tracing::warn!(?address, waiting, "{what}"),
+            false => tracing::debug!(?address, waiting, "{what}"),
         }
     }
 }

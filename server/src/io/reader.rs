@@ -32,7 +32,10 @@ impl Reader {
     ) -> bool {
         match self.behind {
             _ if waiting == 0 => self.behind = None,
-            Some((_, goal)) if taken < goal => {}
+            // What waited may have been withdrawn since.
+            Some((since, goal)) if taken < goal => {
+                self.behind = Some((since, goal.min(taken + waiting as u64)));
+            }
             _ => self.behind = Some((now, taken + waiting as u64)),
         }
         if waiting <= most {

@@ -69,7 +69,7 @@ impl<S: Service> Shell<S> {
     /// end, as whoever dials in can say that it is a peer.
     fn tell_route(&self, station: Station, what: &str) {
         let speaks = (self.station().core, station.core) == (0, 0);
-        match speaks && self.lines.allows(now()) {
+        match speaks && self.route_lines.allows(now()) {
             true => tracing::info!(?station, "{what}"),
             false => tracing::debug!(?station, "{what}"),
         }

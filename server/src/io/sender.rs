@@ -126,9 +126,11 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
 
     /// Ends it at once, since it reads too slowly itself, or since too much waits for all.
     pub(super) fn give_up(&self, is_slow: bool) {
+        if self.given_up.get().is_some() {
+            return;
+        }
         let (waiting, address) = (self.waiting(), self.stream.peer_addr().ok());
-        let why = self.given_up.get().unwrap_or(GivenUp { is_slow, waiting, address });
-        self.given_up.set(Some(why));
+        self.given_up.set(Some(GivenUp { is_slow, waiting, address }));
         self.stream.abort();
         // A reply's drop is its service's, and runs while nothing is borrowed.
         drop(self.outbox.replace(Outbox::new(SEGMENT)));

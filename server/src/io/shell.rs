@@ -57,7 +57,8 @@ pub(super) struct Shell<S: Service> {
     /// The connection by which each core of a peer hears cancels: the one that came up last.
     pub(super) routes: RefCell<BTreeMap<Station, Rc<Connection<S::Reply>>>>,
     /// Lines of the log that others can cause.
-    pub(super) lines: Ration,
+    pub(super) route_lines: Ration,
+    pub(super) reader_lines: Ration,
     /// Bytes of the budget for requests on their way that are taken.
     pub(super) assembling: Cell<usize>,
     /// When it was last looked who sends too slowly.
@@ -111,7 +112,8 @@ impl<S: Service> Shell<S> {
             spans,
             accepted: RefCell::default(),
             routes: RefCell::default(),
-            lines: Ration::default(),
+            route_lines: Ration::default(),
+            reader_lines: Ration::default(),
             assembling: Cell::new(0),
             paces_looked: Cell::new(Instant::EPOCH),
             io: Cell::default(),

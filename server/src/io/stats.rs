@@ -46,7 +46,7 @@ counters! {
         mesh_unknown,
         /// Handlers that panicked.
         panics,
-        /// Replies that were larger than the caller takes.
+        /// Replies that were larger than the caller takes, and failures whose words were.
         replies_too_large,
         /// Replies that were cut off on their way, as the caller was done. (They count as replied
         /// among the copies.)

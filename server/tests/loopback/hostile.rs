@@ -234,6 +234,30 @@ fn who_reads_may_have_more_waiting_than_who_does_not() {
     assert_eq!((connections.outgoing_full, connections.slow_readers), (1, 0));
 }
 
+/// However long that little has waited: to cut such a client off would make no room.
+#[test]
+fn who_floods_goes_rather_than_who_has_little_waiting() {
+    let limits = Limits { outgoing_total: 64 << 20, outgoing_bytes: 1 << 30, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let segments = Features::OPTIONS.with(Features::SEGMENTS);
+    let [mut slow, mut floods] = [(); 2].map(|()| Peer::client_that(segments, server.address()));
+    slow.request(calling(BLOW, 1), &(15_u32 << 20).to_le_bytes());
+    let Came::Opening(_, _, mut came) = slow.next() else { panic!("no reply") };
+    let begun = Instant::now();
+    eventually("time passes", || begun.elapsed() > Duration::from_millis(2));
+    for seq in 2..=5 {
+        floods.try_request(calling(BLOW, seq), &(60_u32 << 20).to_le_bytes());
+    }
+    eventually("it is gone", || server.control().snapshot().clients == 1);
+    while came < 15 << 20 {
+        came += match slow.next() {
+            Came::Segment(_, _, length) => length,
+            other => panic!("{other:?} after {came} bytes"),
+        };
+    }
+    assert_eq!(server.control().snapshot().connections.outgoing_full, 1);
+}
+
 #[test]
 fn one_address_has_so_many_connections_and_no_more() {
     let limits = Limits { connections_per_address: 2, ..Limits::default() };
