@@ -162,7 +162,8 @@ impl Call {
         self
     }
 
-    /// Running it twice does no harm. It counts for nothing at a replica which says otherwise of its method.
+    /// Running it twice does no harm. Once it was sent to a replica that says otherwise of its method, this
+    /// counts for nothing.
     pub fn idempotent(mut self) -> Call {
         self.idempotent = true;
         self

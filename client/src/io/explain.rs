@@ -1,7 +1,7 @@
 //! What this side can say of a failure beside its error: which limit a payload is above, and which
 //! methods there are.
 
-use bowline_protocol::{ErrorKind, Method, ReplicaId};
+use bowline_protocol::{ErrorKind, Executed, Method, ReplicaId};
 
 use super::client::Shared;
 use super::reply::{Failure, words};
@@ -21,13 +21,17 @@ impl Shared {
     /// The failure, with words on what to do about it if this side has some.
     pub(super) fn explain(&self, shape: Shape, failure: Failure) -> Failure {
         let said_by = failure.outcome.and_then(|it| it.winner).map(|winner| winner.replica);
-        let told = match (failure.error.kind, said_by) {
-            (ErrorKind::PayloadTooLarge, None) => self.why_not_sent(shape.size),
-            (ErrorKind::PayloadTooLarge, Some(_)) => {
+        // Where a reply was not taken for the call's last word, there is what it said.
+        let is_sent = said_by.is_some()
+            || failure.payload.is_some()
+            || failure.error.executed != Executed::No;
+        let told = match failure.error.kind {
+            ErrorKind::PayloadTooLarge if !is_sent => self.why_not_sent(shape.size),
+            ErrorKind::PayloadTooLarge => {
                 let servers = words(failure.payload()).unwrap_or("the reply is larger");
                 format!("{servers}; max_reply is {} here", self.config.max_reply)
             }
-            (ErrorKind::NoSuchMethod, _) => self.which_there_are(shape.method, said_by),
+            ErrorKind::NoSuchMethod => self.which_there_are(shape.method, said_by),
             _ => return failure,
         };
         let payload = Some(self.shell.pool.copy(told.as_bytes()));

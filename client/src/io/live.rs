@@ -60,7 +60,8 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`]: a setting out of its range, or no replica. What is set for a method that the
+    /// [`ConnectError`]: a setting out of its range, no replica, or a method that is set to be idempotent
+    /// and is not declared so by its service. What is set for a method that the
     /// service does not have is none, here and in [`Live::set`]: a file may be ahead of some of the
     /// programs that read it. It is logged, and never counts.
     pub fn new(mut config: Config) -> Result<Live, ConnectError> {

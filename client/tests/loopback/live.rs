@@ -77,15 +77,15 @@ fn a_call_waits_for_the_only_replica_while_that_moves() {
         old.answer.set(Answer::Silence);
         let live = Live::new(at(&old)).unwrap();
         let client = Client::connect(live.client_config()).await.unwrap();
-        let call =
-            || bowline_runtime::spawn(client.call(READ, b"x").deadline(DEADLINE).into_future());
-        let out = call();
+        let call = || client.call(READ, b"x").deadline(DEADLINE);
+        let out = bowline_runtime::spawn(call().into_future());
         old.until(|old| old.seen() == 1).await;
         old.answer.set(Answer::Echo);
         live.set(at(&new)).unwrap();
         let mut waiting = Vec::new();
         until(|| {
-            waiting.push(call());
+            // The first ones may still go to the old one, and be out when that ends.
+            waiting.push(bowline_runtime::spawn(call().idempotent().into_future()));
             let Counters { stranded, refused, .. } = client.counters();
             stranded + refused > 0
         })

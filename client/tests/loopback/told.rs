@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
+use bowline_client::core::{Classifier, Verdict};
 use bowline_client::io::{Live, MethodConfig};
 use bowline_client::{Client, Config};
 use bowline_protocol::{ErrorKind, Executed, Method, MethodInfo, ServiceInfo, Status};
@@ -182,6 +183,25 @@ fn a_reply_that_is_too_large_is_told_of_as_one_though_no_handler_ran() {
         let expected =
             "the payload is above the limit (it did not run): why; max_reply is 4096 here";
         assert_eq!(failure.to_string(), expected);
+    });
+}
+
+#[test]
+fn a_reply_that_is_too_large_is_told_of_as_one_though_it_was_not_the_last_word() {
+    run(async {
+        let patient = Classifier::new(|status, _: &[u8]| match status {
+            Status::TooLarge => Verdict::Retryable,
+            _ => Verdict::of(status),
+        });
+        let method = MethodConfig { classifier: patient, deadline: LONG, ..Default::default() };
+        let world = World::with(|config| config.methods.push((READ, method))).await;
+        for server in &world.servers {
+            server.answer.set(Answer::Fail(Status::TooLarge));
+        }
+        let failure = world.client.call(READ, b"x").await.unwrap_err();
+        let error = (failure.error().kind, failure.error().executed);
+        assert_eq!(error, (ErrorKind::PayloadTooLarge, Executed::Yes));
+        assert!(failure.to_string().contains("why; max_reply is "), "{failure}");
     });
 }
 
