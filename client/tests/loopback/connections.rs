@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bowline_client::io::{Live, MethodConfig};
 use bowline_client::{Client, Config, ConnectError, Replica};
-use bowline_protocol::{ErrorKind, Method, MethodInfo, ReplicaId, ServiceInfo};
+use bowline_protocol::{ErrorKind, Features, Method, MethodInfo, ReplicaId, ServiceInfo};
 
 use crate::server::{Answer, LONG, READ, Server, World, config, run};
 
@@ -193,5 +193,17 @@ fn two_replicas_of_one_number_and_no_replica_at_all_are_refused_at_once() {
         let error = Client::connect(config(&[])).await.err().unwrap();
         assert!(matches!(error, ConnectError::NoReplicas), "{error}");
         assert_eq!(one.accepted.get(), 0);
+    });
+}
+
+#[test]
+fn a_client_says_whether_payloads_need_checksums_on_their_way_to_it() {
+    run(async {
+        for needed in [true, false] {
+            let world = World::with(|config| config.payload_checksums = needed).await;
+            let understood = world.servers[0].understood.get();
+            assert!(understood.has(Features::OPTIONS), "it said hello");
+            assert_eq!(understood.has(Features::UNSUMMED), !needed);
+        }
     });
 }

@@ -9,8 +9,8 @@ use bowline_client::core::{Delay, HedgePolicy, Policy, Stagger, TiePolicy};
 use bowline_client::{Client, Config, Replica};
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
-    Cancel, Ended, Frame, Hello, How, Inbox, Link, LinkConfig, Load, Method, Overloaded, ReplicaId,
-    Reply, Request, ServiceInfo, Started, Station, Status, codec,
+    Cancel, Ended, Features, Frame, Hello, How, Inbox, Link, LinkConfig, Load, Method, Overloaded,
+    ReplicaId, Reply, Request, ServiceInfo, Started, Station, Status, codec,
 };
 use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use bowline_runtime::{JoinHandle, Notify, Runtime, Stage, now, spawn_at, timeout};
@@ -46,6 +46,8 @@ pub(crate) struct Server {
     pub(crate) deaf: Cell<bool>,
     /// What its hello says of its methods.
     pub(crate) methods: Cell<Option<&'static ServiceInfo>>,
+    /// What the last client that said hello understands.
+    pub(crate) understood: Cell<Features>,
     pub(crate) requests: RefCell<Vec<(Request, Vec<u8>)>>,
     pub(crate) cancels: RefCell<Vec<Cancel>>,
     pub(crate) accepted: Cell<u32>,
@@ -69,6 +71,7 @@ impl Server {
             deaf: Cell::new(false),
             answer: Cell::new(Answer::Echo),
             methods: Cell::default(),
+            understood: Cell::default(),
             requests: RefCell::default(),
             cancels: RefCell::default(),
             accepted: Cell::new(0),
@@ -115,7 +118,10 @@ impl Server {
             while let Some(frame) = frames.next().unwrap() {
                 match link.on_frame(&frame, now()) {
                     Ok(LinkEvent::NotMine) => self.on_frame(&stream, &frame),
-                    Ok(_) => {}
+                    Ok(_) => {
+                        let features = link.peer().map(|hello| hello.features);
+                        self.understood.set(features.unwrap_or_default());
+                    }
                     Err(_) => return,
                 }
             }

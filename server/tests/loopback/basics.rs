@@ -504,6 +504,16 @@ fn a_client_that_goes_on_after_the_goodbye_has_not_broken_the_protocol() {
 /// Whoever closes a socket in which something is unread takes back what the other side has not yet
 /// got. A client in full flow must lose nothing for that: each request is answered or refused.
 #[test]
+fn a_server_says_whether_payloads_need_checksums_on_their_way_to_it() {
+    for needed in [true, false] {
+        let server = Hands::default().serve_with(|builder| builder.payload_checksums(needed));
+        let client = Peer::client(server.address());
+        let hello = client.hello.as_ref().expect("it said hello");
+        assert_eq!(hello.features.has(Features::UNSUMMED), !needed);
+    }
+}
+
+#[test]
 fn a_server_that_shuts_down_takes_no_answer_back() {
     for _ in 0..10 {
         // On a slow machine the last ones wait for so long that they would be shed.
