@@ -167,7 +167,7 @@ fn replica(program: &Path, args: &CompareArgs, number: usize, file: &Path) -> Co
         .arg("--file")
         .arg(file)
         .args(["--seed", &args.load.seed.to_string()])
-        .args(["--data-size", &how.data_size.to_string()])
+        .args(["--data-size", &format!("{}B", how.data_size)])
         .args(["--slots", &how.slots.to_string()])
         .args(["--queue", &how.queue.to_string()])
         .args(["--service", &format!("{}ns", how.service.as_nanos())])

@@ -6,7 +6,8 @@
 //! Two structures hold what is to happen later. A [`Wheel`] takes any deadline; a [`Lane`] takes
 //! entries that all wait equally long, and is then a mere queue. Both arm and cancel in constant
 //! time, never fire early, and allocate only to grow beyond what they ever held. What goes wrong again
-//! and again is told once: [`Trouble`] says when.
+//! and again is told once: [`Trouble`] says when. People write times in one way, wherever they do:
+//! [`parse_duration`] reads it.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod lane;
 mod nodes;
 mod trouble;
 mod wheel;
+mod written;
 
 pub use core::time::Duration;
 pub use instant::Instant;
@@ -24,3 +26,4 @@ pub use lane::{Lane, LaneKey};
 pub use nodes::TimerKey;
 pub use trouble::Trouble;
 pub use wheel::Wheel;
+pub use written::{DurationError, parse_duration};

@@ -1,12 +1,12 @@
 //! Runs seeds for as long as asked, on all cores, and shows what breaks.
 
-use std::num::ParseIntError;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bowline_tests::judge::{self, Totals};
+use bowline_time::parse_duration;
 use clap::Parser;
 
 /// Searches simulated worlds for a broken rule: each seed draws its own mix of sizes, policies,
@@ -14,8 +14,8 @@ use clap::Parser;
 /// makes it again, on any machine.
 #[derive(Parser)]
 struct Options {
-    /// How long to search: 90s, 10m, 1h.
-    #[arg(long = "for", value_name = "TIME", value_parser = span, default_value = "60s")]
+    /// How long to search: 90s, 10min, 1h.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, default_value = "60s")]
     time: Duration,
     /// Stop after so many seeds, if that comes first.
     #[arg(long, value_name = "N", default_value_t = u64::MAX)]
@@ -29,18 +29,6 @@ struct Options {
     /// Go on after a finding.
     #[arg(long)]
     keep_going: bool,
-}
-
-fn span(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(char::is_alphabetic);
-    let number: u64 = digits.parse().map_err(|error: ParseIntError| error.to_string())?;
-    let seconds = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        unit => return Err(format!("{unit:?} is no unit: s, m or h")),
-    };
-    Ok(Duration::from_secs(number * seconds))
 }
 
 /// What the threads share.

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::time::Duration;
 
+use bowline_time::parse_duration;
 use serde::Deserialize;
 use serde::de::{Error, Visitor};
 
@@ -29,23 +30,6 @@ impl Visitor<'_> for Reader {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-        read(text).map(Span).ok_or_else(|| E::custom(format!("{text:?} is no {A_TIME}")))
+        parse_duration(text).map(Span).map_err(|_| E::custom(format!("{text:?} is no {A_TIME}")))
     }
-}
-
-/// None if it is no time, or one that no duration holds.
-fn read(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim() {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * unit).ok()
 }
