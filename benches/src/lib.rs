@@ -15,6 +15,7 @@ pub mod figures;
 pub mod frontend;
 pub mod interrupt;
 pub mod load;
+pub mod log;
 pub mod model;
 pub mod output;
 pub mod parameters;

@@ -4,7 +4,6 @@ use core::time::Duration;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 use bowline_protocol::ReplicaId;
 use bowline_server::Server;
@@ -16,6 +15,7 @@ use thiserror::Error;
 use crate::cli::ServeArgs;
 use crate::data::{DataError, DataSet, ensure_files, refuse_other};
 use crate::interrupt::Interrupt;
+use crate::log::Log;
 use crate::output::{print, say};
 use crate::progress::Progress;
 use crate::replicas::{die_with_parent, send_ready, send_serving, wait_for_peers};
@@ -79,13 +79,9 @@ pub fn run(args: &ServeArgs) -> Result<RunEnd, ReplicaError> {
         prepare(&config, &set, &Interrupt::default())?;
         return run_managed(&config, set, args).map(|()| RunEnd::Whole);
     }
-    // A reader that stands still costs lines, and no core's time.
-    // A log without a thread panics.
-    let thread = thread::Builder::new().spawn(|| ()).map_err(ReplicaError::Thread)?;
-    let _ = thread.join();
-    let (log, _until_written) = tracing_appender::non_blocking(io::stderr());
+    let (log, _until_written) = Log::to(io::stderr()).map_err(ReplicaError::Thread)?;
     let told = tracing_subscriber::fmt().with_max_level(args.log).with_target(false);
-    told.with_ansi(false).with_writer(log).init();
+    told.with_ansi(false).with_writer(move || log.clone()).init();
     if let Some(slow) = Machine::read().slow_clock() {
         tracing::warn!("{slow}");
     }
