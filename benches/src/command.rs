@@ -8,6 +8,8 @@ use crate::cli::{Command, EchoSide, NoCommand, parse};
 use crate::interrupt::EXIT_INTERRUPTED;
 use crate::output::say;
 use crate::run::RunEnd;
+use crate::serve::ReplicaError;
+use crate::simulate::SimulateError;
 use crate::{compare, echo, load, predict, probe, serve, simulate, stat};
 
 /// What a shell reports of a command that was used wrongly.
@@ -31,9 +33,9 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
     match command {
         Command::Compare(args) => status(compare::run(&args)),
         Command::Load(args) => status(load::run(&args)),
-        Command::Simulate(args) => status(simulate::run(&args)),
-        Command::Predict(args) => status(predict::run(&args)),
-        Command::Serve(args) => status(serve::run(&args)),
+        Command::Simulate(args) => either(simulate::run(&args), SimulateError::is_usage),
+        Command::Predict(args) => either(predict::run(&args), SimulateError::is_usage),
+        Command::Serve(args) => either(serve::run(&args), ReplicaError::is_usage),
         Command::Stat(args) => status(stat::run(&args).map(|()| RunEnd::Whole)),
         Command::Echo(EchoSide::Server(args)) => status(echo::serve(&args).map(|()| RunEnd::Whole)),
         Command::Echo(EchoSide::Client(args)) => status(echo::drive(&args)),
@@ -42,13 +44,18 @@ pub fn main(line: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn status<E: Display>(result: Result<RunEnd, E>) -> ExitCode {
+    either(result, |_| false)
+}
+
+/// The status of a command that may find out late that its line was wrong.
+fn either<E: Display>(result: Result<RunEnd, E>, is_usage: impl Fn(&E) -> bool) -> ExitCode {
     match result {
         Ok(RunEnd::Whole) => ExitCode::SUCCESS,
         Ok(RunEnd::Interrupted) => ExitCode::from(EXIT_INTERRUPTED),
         Ok(RunEnd::Failed) => ExitCode::FAILURE,
         Err(error) => {
             say(format_args!("bowline: {error}"));
-            ExitCode::FAILURE
+            if is_usage(&error) { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
         }
     }
 }

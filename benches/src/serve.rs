@@ -64,6 +64,13 @@ pub enum ReplicaError {
     Parent(io::Error),
 }
 
+impl ReplicaError {
+    /// Whether it is the command line that is wrong.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, ReplicaError::Config(error) if error.is_usage())
+    }
+}
+
 /// Serves until it is told to end: by a signal or, as a managed replica, by its parent.
 ///
 /// # Errors

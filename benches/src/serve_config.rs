@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 use toml::Spanned;
 
-use crate::cli::ServeArgs;
+use crate::cli::{Peer, ServeArgs, host_and_port};
 
 /// Where a replica listens unless told otherwise: this host only.
 const DEFAULT_LISTEN: &str = "127.0.0.1:7000";
@@ -57,14 +57,6 @@ pub enum ConfigError {
         /// What is wrong.
         why: String,
     },
-    /// A peer is not given as `N=HOST:PORT`.
-    #[error(
-        "--peer {given:?} is not of the form N=HOST:PORT, such as 1=10.0.0.2:7000, with N up to 65535"
-    )]
-    Peer {
-        /// What was given.
-        given: String,
-    },
     /// What a peer is called in a file is no number.
     #[error("peer {given:?} is not the number of a replica, such as 1 = \"10.0.0.2:7000\"")]
     Number {
@@ -72,7 +64,9 @@ pub enum ConfigError {
         given: String,
     },
     /// A host or an address that leads nowhere.
-    #[error("cannot resolve {address:?}: {why}; write HOST:PORT, such as 10.0.0.2:7000")]
+    #[error(
+        "cannot resolve {address:?}: {why}; give another name, or an address such as 10.0.0.2:7000"
+    )]
     Address {
         /// What was given.
         address: String,
@@ -82,9 +76,6 @@ pub enum ConfigError {
     /// An address of a peer that is none.
     #[error(transparent)]
     PeerAddress(#[from] PeerAddressError),
-    /// As that, of the option.
-    #[error("--peer {0}")]
-    PeerOption(PeerAddressError),
     /// The data file is to stand in a folder that is not there: most likely a misspelt one, or a disk
     /// that is not mounted, whose place the file must not take.
     #[error(
@@ -113,7 +104,7 @@ pub enum ConfigError {
 struct File {
     listen: Option<Spanned<String>>,
     replica: Option<Number>,
-    file: Option<String>,
+    file: Option<Spanned<String>>,
     #[serde(default)]
     peers: Peers,
 }
@@ -163,25 +154,53 @@ impl<'de> Deserialize<'de> for Peers {
     }
 }
 
-/// What the file says, with its own names resolved.
+/// What the file says, with its own names resolved; of what may turn out to be wrong beside the
+/// options, with its place.
 #[derive(Debug, Default)]
 struct Said {
     listen: Option<SocketAddr>,
     replica: Option<u16>,
-    file: Option<PathBuf>,
-    peers: Vec<(u16, PeerAddress)>,
+    file: Option<(PathBuf, Place)>,
+    peers: Vec<(Peer, Place)>,
+}
+
+/// Where something is said: on the command line, or in a file.
+#[derive(Clone, Debug)]
+enum Place {
+    Options,
+    Line(PathBuf, usize),
+}
+
+impl Place {
+    /// What is wrong there.
+    fn blamed(&self, error: ConfigError) -> ConfigError {
+        match self {
+            Place::Options => error,
+            Place::Line(path, line) => ConfigError::Malformed {
+                path: path.clone(),
+                line: Some(*line),
+                why: error.to_string(),
+            },
+        }
+    }
+}
+
+impl ConfigError {
+    /// Whether it is the command line that is wrong, rather than a file or what it names.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, ConfigError::Duplicate { .. })
+    }
 }
 
 impl ServeConfig {
     /// Puts options, file and defaults together.
     ///
     /// # Errors
-    /// [`ConfigError`], which names the option or the file.
+    /// [`ConfigError`], which names what is wrong, and the file and line if it is there.
     pub fn from_args(args: &ServeArgs) -> Result<Self, ConfigError> {
-        let file = args.config.as_deref().map_or_else(|| Ok(Said::default()), read)?;
-        let replica = args.replica.or(file.replica).unwrap_or(0);
-        let default_file = || Path::new(DEFAULT_DATA).join(format!("replica-{replica}.dat"));
-        let listen = match (&args.listen, file.listen) {
+        let said = args.config.as_deref().map_or_else(|| Ok(Said::default()), read)?;
+        let replica = args.replica.or(said.replica).unwrap_or(0);
+        let listen = match (&args.listen, said.listen) {
             (Some(given), _) => resolve(given)?,
             (None, Some(listen)) => listen,
             (None, None) => resolve(DEFAULT_LISTEN)?,
@@ -190,19 +209,21 @@ impl ServeConfig {
 
         // Peers by option replace those of the file: half of one list and half of another is
         // what nobody means.
-        let peers = if args.peers.is_empty() {
-            file.peers
-        } else {
-            args.peers.iter().map(|given| peer(given)).collect::<Result<Vec<_>, _>>()?
-        };
-        let mut numbers: Vec<u16> = peers.iter().map(|(n, _)| *n).chain([replica]).collect();
-        numbers.sort_unstable();
-        if let Some(pair) = numbers.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(ConfigError::Duplicate { replica: pair[0] });
+        let given = args.peers.iter().map(|peer| (peer.clone(), Place::Options)).collect();
+        let peers: Vec<(Peer, Place)> = if args.peers.is_empty() { said.peers } else { given };
+        for (n, ((number, _), place)) in peers.iter().enumerate() {
+            let mut before = peers[..n].iter().map(|((number, _), _)| number);
+            if *number == replica || before.any(|other| other == number) {
+                return Err(place.blamed(ConfigError::Duplicate { replica: *number }));
+            }
         }
-        let file = args.file.clone().or(file.file);
-        file.as_deref().map_or(Ok(()), folder_is_there)?;
-        let file = file.unwrap_or_else(default_file);
+        let file = args.file.clone().map(|file| (file, Place::Options)).or(said.file);
+        if let Some((file, place)) = &file {
+            folder_is_there(file).map_err(|error| place.blamed(error))?;
+        }
+        let default_file = || Path::new(DEFAULT_DATA).join(format!("replica-{replica}.dat"));
+        let file = file.map_or_else(default_file, |(file, _)| file);
+        let peers = peers.into_iter().map(|(peer, _)| peer).collect();
         Ok(ServeConfig { listen, replica, file, metrics, peers })
     }
 
@@ -230,6 +251,7 @@ fn folder_is_there(file: &Path) -> Result<(), ConfigError> {
 /// [`ConfigError::Address`].
 pub fn resolve(address: &str) -> Result<SocketAddr, ConfigError> {
     let unresolved = |why: String| ConfigError::Address { address: address.to_owned(), why };
+    host_and_port(address).map_err(unresolved)?;
     let mut found = address.to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
     found.next().ok_or_else(|| unresolved("the name has no address".into()))
 }
@@ -237,37 +259,30 @@ pub fn resolve(address: &str) -> Result<SocketAddr, ConfigError> {
 fn read(path: &Path) -> Result<Said, ConfigError> {
     let text = fs::read_to_string(path)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-    // What is wrong, on one line, and where in the file that stands.
-    let malformed = |at: Option<usize>, why: String| {
-        let before = at.and_then(|at| text.get(..at));
-        let line = before.map(|before| before.matches('\n').count() + 1);
-        ConfigError::Malformed { path: path.to_owned(), line, why }
+    let line = |at: usize| text.get(..at).map(|before| before.matches('\n').count() + 1);
+    let File { listen, replica, file, peers } =
+        toml::from_str(&text).map_err(|error| ConfigError::Malformed {
+            path: path.to_owned(),
+            line: error.span().and_then(|span| line(span.start)),
+            why: error.message().to_owned(),
+        })?;
+    let place = |given: &Spanned<String>| {
+        Place::Line(path.to_owned(), line(given.span().start).unwrap_or(1))
     };
-    let File { listen, replica, file, peers } = toml::from_str(&text).map_err(|error| {
-        malformed(error.span().map(|span| span.start), error.message().to_owned())
-    })?;
-    let at = |given: &Spanned<String>, error: ConfigError| {
-        malformed(Some(given.span().start), error.to_string())
+    let address = |given: Spanned<String>| {
+        resolve(given.get_ref()).map_err(|error| place(&given).blamed(error))
     };
-    let address =
-        |given: &Spanned<String>| resolve(given.get_ref()).map_err(|error| at(given, error));
-    let peer = |(number, given): (&String, &Spanned<String>)| {
-        let unnumbered = |_| at(given, ConfigError::Number { given: number.clone() });
+    let peer = |(number, given): (String, Spanned<String>)| {
+        let place = place(&given);
         let address =
-            given.get_ref().parse().map_err(|it: PeerAddressError| at(given, it.into()))?;
-        Ok((number.parse().map_err(unnumbered)?, address))
+            given.get_ref().parse().map_err(|it: PeerAddressError| place.blamed(it.into()))?;
+        let unnumbered = |_| place.blamed(ConfigError::Number { given: number.clone() });
+        Ok(((number.parse().map_err(unnumbered)?, address), place))
     };
-    let peers = peers.0.iter().map(peer).collect::<Result<_, ConfigError>>()?;
-    let listen = listen.as_ref().map(address).transpose()?;
-    let replica = replica.map(|Number(number)| number);
-    Ok(Said { listen, replica, file: file.map(PathBuf::from), peers })
-}
-
-fn peer(given: &str) -> Result<(u16, PeerAddress), ConfigError> {
-    let malformed = || ConfigError::Peer { given: given.to_owned() };
-    let (number, address) = given.split_once('=').ok_or_else(malformed)?;
-    let number = number.trim().parse().map_err(|_| malformed())?;
-    Ok((number, address.trim().parse().map_err(ConfigError::PeerOption)?))
+    let file = file.map(|file| (file.get_ref().into(), place(&file)));
+    let listen = listen.map(address).transpose()?;
+    let peers = peers.0.into_iter().map(peer).collect::<Result<_, ConfigError>>()?;
+    Ok(Said { listen, replica: replica.map(|Number(number)| number), file, peers })
 }
 
 #[cfg(test)]
@@ -351,11 +366,11 @@ mod tests {
     fn a_file_in_a_folder_that_is_not_there_is_refused_by_the_folders_name() {
         let told =
             |found: Result<ServeConfig, ConfigError>| found.expect_err("no folder").to_string();
-        let said = [
-            told(ServeConfig::from_args(&args("b serve --file no/such/folder/blocks.dat"))),
-            told(with_file("file = \"no/such/folder/blocks.dat\"\n", "")),
-        ];
-        for said in said {
+        let by_file = told(with_file("\nfile = \"no/such/folder/blocks.dat\"\n", ""));
+        assert!(by_file.contains("replica.toml: line 2: there is"), "{by_file}");
+        let by_option =
+            told(ServeConfig::from_args(&args("b serve --file no/such/folder/blocks.dat")));
+        for said in [by_file, by_option] {
             assert!(said.contains("no folder no/such/folder for"), "{said}");
             assert!(said.contains("mount") && said.contains("--file FILE"), "{said}");
         }
@@ -372,15 +387,6 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_address_of_a_peer_is_named_with_its_option_and_an_example() {
-        for line in ["b serve --peer 1=nowhere", "b serve --peer nowhere"] {
-            let message = ServeConfig::from_args(&args(line)).expect_err("bad").to_string();
-            assert!(message.starts_with("--peer \"nowhere\" is "), "{message}");
-            assert!(message.contains("10.0.0.2:7000"), "{message}");
-        }
-    }
-
-    #[test]
     fn a_peer_whose_name_leads_nowhere_yet_holds_nothing_up() {
         let line = "b serve --peer 1=store-1.invalid:7000";
         let config = ServeConfig::from_args(&args(line)).expect("it is looked up when dialled");
@@ -391,24 +397,28 @@ mod tests {
     }
 
     #[test]
-    fn bad_peers_are_named_with_an_example() {
-        for given in [
-            "127.0.0.1:1",
-            "x=127.0.0.1:1",
-            "1=nowhere",
-            "1=2001:db8::2",
-            "99999=127.0.0.1:1",
-            "1=:7",
+    fn two_replicas_never_share_a_number() {
+        for (line, twice) in [
+            ("b serve --replica 1 --peer 1=127.0.0.1:1", 1),
+            ("b serve --peer 0=127.0.0.1:1", 0),
+            ("b serve --peer 4=127.0.0.1:1 --peer 4=127.0.0.1:2", 4),
         ] {
-            let error = ServeConfig::from_args(&args(&format!("b serve --peer {given}")));
-            let message = error.expect_err("bad").to_string();
-            assert!(message.contains("10.0.0.2:7000"), "{message}");
+            let error = ServeConfig::from_args(&args(line)).expect_err("twice");
+            let told = format!("replica {twice} is named twice");
+            assert!(error.to_string().starts_with(&told) && error.is_usage(), "{line}: {error}");
         }
     }
 
     #[test]
-    fn two_replicas_never_share_a_number() {
-        let error = ServeConfig::from_args(&args("b serve --replica 1 --peer 1=127.0.0.1:1"));
-        assert!(error.expect_err("twice").to_string().contains("replica 1 is named twice"));
+    fn a_number_that_a_file_gives_twice_is_named_with_its_file_and_line() {
+        for (text, options) in [
+            ("replica = 1\n[peers]\n1 = \"127.0.0.1:1\"\n", ""),
+            ("replica = 4\n[peers]\n1 = \"127.0.0.1:1\"\n", "--replica 1"),
+            ("[peers]\n01 = \"127.0.0.1:1\"\n1 = \"127.0.0.1:2\"\n", ""),
+        ] {
+            let error = with_file(text, options).expect_err("twice");
+            let told = "replica.toml: line 3: replica 1 is named twice";
+            assert!(error.to_string().contains(told) && !error.is_usage(), "{error}");
+        }
     }
 }

@@ -47,6 +47,13 @@ pub enum SimulateError {
     Run(#[from] RunError),
 }
 
+impl SimulateError {
+    /// Whether it is the command line that is wrong, rather than a file that it names.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, SimulateError::Setting(SettingError::Together(_)))
+    }
+}
+
 /// Simulates every policy of the sweep at every load, and reports.
 ///
 /// # Errors

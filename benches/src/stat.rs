@@ -12,13 +12,13 @@ use std::time::Instant;
 use bowline_runtime::exposition;
 use thiserror::Error;
 
-use self::page::{Page, PageError};
+use self::page::{Page, PageError, shown};
 use crate::cli::StatArgs;
 use crate::serve_config::{ConfigError, resolve};
 use crate::units::show_duration;
 
-/// Nobody reads faster, and a server has better things to do.
-const MIN_EVERY: Duration = Duration::from_millis(100);
+/// So many methods are shown, and so many cores, values of a label.
+const MOST_ROWS: usize = 64;
 
 /// Why there is nothing to show.
 #[derive(Debug, Error)]
@@ -80,13 +80,13 @@ fn cure(error: &io::Error) -> &'static str {
 /// # Errors
 /// [`StatError`]
 pub fn run(args: &StatArgs) -> Result<(), StatError> {
-    let address = resolve(host_and_port(&args.address))?;
+    let address = resolve(&args.address)?;
     let mut output = io::stdout().lock();
     let in_place = output.is_terminal() && !args.once;
     let look = || Ok((fetch(address)?, Instant::now()));
     let wait = || {
         if !args.once {
-            thread::sleep(args.every.max(MIN_EVERY));
+            thread::sleep(args.every);
         }
         !args.once
     };
@@ -132,12 +132,6 @@ fn show(
             return Ok(());
         }
     }
-}
-
-/// Of an address as a server prints it, `http://HOST:PORT/metrics`, that to connect to.
-fn host_and_port(given: &str) -> &str {
-    let given = given.strip_prefix("http://").unwrap_or(given);
-    given.split_once('/').map_or(given, |(address, _)| address)
 }
 
 fn fetch(address: SocketAddr) -> Result<Page, StatError> {
@@ -198,12 +192,27 @@ impl Screen<'_> {
 
     /// The values of a label that went up, with their rates.
     fn risen(&self, family: &str, label: &str) -> String {
-        let values = self.now.values_of(family, label).into_iter();
-        let rises = values.map(|value| (self.rise(family, &[(label, &value)]), value));
+        let values = self.now.values_of(family, label).into_iter().take(MOST_ROWS);
+        let rises = values.map(|value| (self.rise(family, &[(label, value)]), value));
         let risen = rises.filter(|(rise, _)| *rise > 0.0);
         let said: Vec<String> =
-            risen.map(|(rise, value)| format!("{value} {}", self.rate(rise))).collect();
+            risen.map(|(rise, value)| format!("{} {}", shown(value), self.rate(rise))).collect();
         if said.is_empty() { "none".to_owned() } else { said.join(", ") }
+    }
+
+    /// What is not on the screen though the page has it.
+    fn left_out(&self, f: &mut fmt::Formatter<'_>, methods: usize, cores: usize) -> fmt::Result {
+        for (what, there) in [("methods", methods), ("cores", cores)] {
+            if there > MOST_ROWS {
+                writeln!(f, "left out  {} more {what}", there - MOST_ROWS)?;
+            }
+        }
+        match self.now.left_out() {
+            0 => Ok(()),
+            samples => {
+                writeln!(f, "left out  {samples} samples: the page is too large, sums are low")
+            }
+        }
     }
 
     fn gauge(&self, name: &str) -> f64 {
@@ -213,8 +222,8 @@ impl Screen<'_> {
 
 impl fmt::Display for Screen<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let replica = self.now.common("replica");
-        let zone = self.now.common("zone");
+        let replica = shown(self.now.common("replica"));
+        let zone = shown(self.now.common("zone"));
         let span = match self.before {
             Some((_, ago)) => format!("in the last {}", show_duration(ago)),
             None => "since it started".to_owned(),
@@ -260,22 +269,26 @@ impl fmt::Display for Screen<'_> {
             "{:<20} {:>10} {:>10} {:>10} {:>12} {:>12}",
             "method", "answered", "wait p50", "wait p99", "service p50", "service p99"
         )?;
-        for method in self.now.values_of("bowline_service_seconds_count", "method") {
+        let methods = self.now.values_of("bowline_service_seconds_count", "method");
+        for method in methods.iter().take(MOST_ROWS) {
             writeln!(
                 f,
-                "{method:<20} {:>10} {:>10} {:>10} {:>12} {:>12}",
-                self.rate(self.rise("bowline_calls_total", &[("method", &method)])),
-                self.quantile("bowline_queue_wait_seconds_bucket", &method, 0.5),
-                self.quantile("bowline_queue_wait_seconds_bucket", &method, 0.99),
-                self.quantile("bowline_service_seconds_bucket", &method, 0.5),
-                self.quantile("bowline_service_seconds_bucket", &method, 0.99),
+                "{:<20} {:>10} {:>10} {:>10} {:>12} {:>12}",
+                shown(method),
+                self.rate(self.rise("bowline_calls_total", &[("method", method)])),
+                self.quantile("bowline_queue_wait_seconds_bucket", method, 0.5),
+                self.quantile("bowline_queue_wait_seconds_bucket", method, 0.99),
+                self.quantile("bowline_service_seconds_bucket", method, 0.5),
+                self.quantile("bowline_service_seconds_bucket", method, 0.99),
             )?;
         }
-        for core in self.now.values_of("bowline_loop_turns_total", "core") {
-            let of = [("core", core.as_str())];
+        let cores = self.now.values_of("bowline_loop_turns_total", "core");
+        for core in cores.iter().take(MOST_ROWS) {
+            let of = [("core", *core)];
             write!(
                 f,
-                "core {core}    {} turns, {} polls, {} waits, {} stalls, {:.0} tasks",
+                "core {}    {} turns, {} polls, {} waits, {} stalls, {:.0} tasks",
+                shown(core),
                 self.rate(self.rise("bowline_loop_turns_total", &of)),
                 self.rate(self.rise("bowline_loop_polls_total", &of)),
                 self.rate(self.rise("bowline_loop_waits_total", &of)),
@@ -285,7 +298,7 @@ impl fmt::Display for Screen<'_> {
             let overloaded = self.now.sum("bowline_overloaded", &of) > 0.0;
             writeln!(f, "{}", if overloaded { ", overloaded: newest first" } else { "" })?;
         }
-        Ok(())
+        self.left_out(f, methods.len(), cores.len())
     }
 }
 
@@ -389,6 +402,23 @@ mod tests {
         assert!(first.lines().any(|line| line == "results   found 3, put 4"), "{first}");
         let next = screen(&now, Some(&before));
         assert!(next.lines().any(|line| line == "results   put 5/s"), "{next}");
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_screen_is_told() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9100));
+        let methods =
+            (0..100).map(|n| format!("bowline_service_seconds_count{{method=\"m{n}\"}} 1\n"));
+        let text = methods.chain(["# EOF\n".into()]).collect::<String>();
+        let screen = |most| {
+            let now = Page::parse_within(&text, most).expect("a page");
+            Screen { address, now: &now, before: None }.to_string()
+        };
+        let all = screen(1 << 20);
+        assert_eq!(all.lines().filter(|line| line.starts_with('m')).count(), 1 + MOST_ROWS);
+        assert!(all.ends_with("\nleft out  36 more methods\n"), "{all}");
+        let some = screen(10 << 10);
+        assert!(some.contains("samples: the page is too large"), "{some}");
     }
 
     #[test]

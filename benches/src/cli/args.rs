@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use bowline_server::io::PeerAddress;
 use clap::{Args, Subcommand};
 use tracing::level_filters::LevelFilter;
 
@@ -42,7 +43,7 @@ pub struct CompareArgs {
     ///
     /// Each is a `bowline serve --replica N`, with N counted from 0 in the order of this list.
     /// Without this option three are started on loopback.
-    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', value_parser = host_and_port)]
     pub replicas: Vec<String>,
     /// Start the replicas without links to each other: the client relays the cancels of tied calls
     ///
@@ -173,15 +174,15 @@ pub struct FaultArgs {
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
     /// Where to listen, by address or name; port 0 takes any free one [default: 127.0.0.1:7000]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub listen: Option<String>,
     /// Number of this replica; each has another [default: 0]
     #[arg(long, value_name = "N", value_parser = whole::<u16>)]
     pub replica: Option<u16>,
     /// Another replica, to which cancels of tied requests go; once for each peer. A name is looked up
     /// whenever it is dialled
-    #[arg(long = "peer", value_name = "N=HOST:PORT", value_delimiter = ',')]
-    pub peers: Vec<String>,
+    #[arg(long = "peer", value_name = "N=HOST:PORT", value_delimiter = ',', value_parser = peer)]
+    pub peers: Vec<Peer>,
     /// The data file; made if missing, refused if it is one of another size or seed [default: target/bowline-data/replica-N.dat]
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -191,7 +192,7 @@ pub struct ServeArgs {
     pub config: Option<PathBuf>,
     /// Where to tell what it does, in the OpenMetrics format: for a collector, or for 'bowline stat'
     /// [default: nowhere]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub metrics: Option<String>,
     /// How much to tell of itself on standard error: off, error, warn, info or debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
@@ -215,7 +216,13 @@ pub struct ServeArgs {
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
     /// The replicas, each a `bowline serve --replica N`, with N counted from 0 in this order
-    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true)]
+    #[arg(
+        long,
+        value_name = "HOST:PORT,...",
+        value_delimiter = ',',
+        required = true,
+        value_parser = host_and_port
+    )]
     pub replicas: Vec<String>,
     /// How to use them
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Policy::Tied)]
@@ -258,10 +265,11 @@ pub struct ProbeArgs {
 #[derive(Args, Clone, Debug)]
 pub struct StatArgs {
     /// Where the server tells what it does: its --metrics
-    #[arg(value_name = "ADDR")]
+    #[arg(value_name = "HOST:PORT", value_parser = of_page)]
     pub address: String,
-    /// How long to wait between two looks
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = up_to("1h"))]
+    // Nobody reads faster, and a server has better things to do.
+    /// How long to wait between two looks, from 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = between_looks)]
     pub every: Duration,
     /// Look once, and show all since the server started
     #[arg(long)]
@@ -330,13 +338,46 @@ pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("must be above zero".into()) } else { Ok(time) }
 }
 
-/// Reads the size of a data file: no less than a block.
+/// Reads the size of a data file: some blocks, and no piece of one.
 fn data_size(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
-    if size < BLOCK_BYTES as u64 {
-        return Err("less than a block of 4 KiB; write for example 64MiB".into());
+    let whole = size > 0 && size.is_multiple_of(BLOCK_BYTES as u64);
+    whole.then_some(size).ok_or_else(|| "no whole blocks of 4 KiB; write for example 64MiB".into())
+}
+
+fn between_looks(text: &str) -> Result<Duration, String> {
+    let every = at_most(parse_duration(text)?, "1h")?;
+    if every < Duration::from_millis(100) { Err("at least 100ms".into()) } else { Ok(every) }
+}
+
+/// What is written of an address is one; whether it leads anywhere is found out when it is used.
+pub(crate) fn host_and_port(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let is_named = |(host, port): (&str, &str)| {
+        !host.is_empty() && !host.contains([':', '[', ']']) && port.parse::<u16>().is_ok()
+    };
+    if text.parse::<SocketAddr>().is_ok() || text.rsplit_once(':').is_some_and(is_named) {
+        return Ok(text.to_owned());
     }
-    Ok(size)
+    Err("write HOST:PORT, such as 10.0.0.2:7000 or [2001:db8::2]:7000".into())
+}
+
+/// The same of an address as a server prints it: `http://HOST:PORT/metrics`.
+fn of_page(text: &str) -> Result<String, String> {
+    let text = text.strip_prefix("http://").unwrap_or(text);
+    host_and_port(text.split_once('/').map_or(text, |(address, _)| address))
+}
+
+/// Another replica: its number, and where it is.
+pub type Peer = (u16, PeerAddress);
+
+fn peer(text: &str) -> Result<Peer, String> {
+    let of = |(number, address): (&str, &str)| {
+        Some((number.trim().parse().ok()?, address.trim().parse().ok()?))
+    };
+    let read = text.split_once('=').and_then(of);
+    let cure = "write N=HOST:PORT, such as 1=10.0.0.2:7000, with N up to 65535 and no port 0";
+    read.ok_or_else(|| cure.to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,5 +1,6 @@
 //! A page of numbers in the OpenMetrics text format, read.
 
+use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
@@ -20,70 +21,105 @@ pub enum PageError {
     Unfinished,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// So much memory a page may take, in bytes: many times what a server's does.
+const MOST: usize = 16 << 20;
+/// What a sample takes of that beside its text, at most.
+const SAMPLE: usize = 128;
+
+/// The samples of a page, as many as it may have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page {
+    families: BTreeMap<Box<str>, Vec<Sample>>,
+    /// The labels of all samples, as they were written.
+    labels: String,
+    left_out: usize,
+}
+
+/// A sample of a family: where its labels are, and its value.
+#[derive(Clone, Debug)]
 struct Sample {
-    name: String,
-    labels: BTreeMap<String, String>,
+    labels: Range<usize>,
     value: f64,
 }
 
-/// All samples of a page.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Page(Vec<Sample>);
-
 impl Page {
+    /// Reads a page. What it has beyond 16 MiB is left out, and counted.
     pub(super) fn parse(text: &str) -> Result<Page, PageError> {
-        let mut samples = Vec::new();
+        Page::parse_within(text, MOST)
+    }
+
+    pub(super) fn parse_within(text: &str, most: usize) -> Result<Page, PageError> {
+        let (mut page, mut taken) = (Page::default(), 0);
         for (number, line) in (1..).zip(text.lines()) {
             if line == "# EOF" {
-                return Ok(Page(samples));
+                return Ok(page);
             }
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             let bad = || PageError::Line { line: number, text: line.chars().take(80).collect() };
-            samples.push(sample(line).ok_or_else(bad)?);
+            let (name, labels, value) = sample(line).ok_or_else(bad)?;
+            taken += name.len() + labels.len() + SAMPLE;
+            if taken > most {
+                page.left_out += 1;
+            } else {
+                page.keep(name, labels, value);
+            }
         }
         Err(PageError::Unfinished)
+    }
+
+    fn keep(&mut self, name: &str, labels: &str, value: f64) {
+        let from = self.labels.len();
+        self.labels.push_str(labels);
+        let sample = Sample { labels: from..self.labels.len(), value };
+        match self.families.get_mut(name) {
+            Some(family) => family.push(sample),
+            None => _ = self.families.insert(name.into(), vec![sample]),
+        }
+    }
+
+    /// How many samples were left out.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// The sum of a family's samples that have all these labels.
     pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let of = self.of(name).filter(|sample| {
-            labels.iter().all(|(key, value)| sample.labels.get(*key).is_some_and(|v| v == value))
+            labels.iter().all(|(label, value)| self.value_of(sample, label) == Some(value))
         });
-        of.map(|sample| sample.value).sum()
+        // What adds up to nothing is not less than that.
+        of.map(|sample| sample.value).sum::<f64>() + 0.0
     }
 
     /// Whether there is such a family.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.of(name).next().is_some()
+        self.families.contains_key(name)
     }
 
-    /// The values that a label has in a family, in order.
-    pub(super) fn values_of(&self, name: &str, label: &str) -> BTreeSet<String> {
-        self.of(name).filter_map(|sample| sample.labels.get(label).cloned()).collect()
+    /// The values that a label has in a family, as they were written, in order.
+    pub(super) fn values_of(&self, name: &str, label: &str) -> BTreeSet<&str> {
+        self.of(name).filter_map(|sample| self.value_of(sample, label)).collect()
     }
 
     /// Whether this may be a later page of the process that told `before`: no counter went down.
     pub(super) fn continues(&self, before: &Page) -> bool {
-        let names: BTreeSet<&str> = before.0.iter().map(|sample| sample.name.as_str()).collect();
-        let mut counters = names.into_iter().filter(|name| name.ends_with("_total"));
+        let mut counters = before.families.keys().filter(|name| name.ends_with("_total"));
         counters.all(|name| self.sum(name, &[]) >= before.sum(name, &[]))
     }
 
     /// The value of a label that all samples have.
-    pub(super) fn common(&self, label: &str) -> String {
-        let first = self.0.first().and_then(|sample| sample.labels.get(label));
-        first.cloned().unwrap_or_default()
+    pub(super) fn common(&self, label: &str) -> &str {
+        let first = self.families.values().flatten().next();
+        first.and_then(|sample| self.value_of(sample, label)).unwrap_or_default()
     }
 
     /// A histogram's buckets for a method: upper bounds, and how many were not above them.
     pub(super) fn buckets(&self, name: &str, method: &str) -> Vec<(f64, f64)> {
-        let of =
-            self.of(name).filter(|sample| sample.labels.get("method").is_some_and(|m| m == method));
+        let of = self.of(name).filter(|sample| self.value_of(sample, "method") == Some(method));
         let bucket = |sample: &Sample| {
-            let bound = sample.labels.get("le")?;
+            let bound = self.value_of(sample, "le")?;
             let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
             Some((bound, sample.value))
         };
@@ -91,44 +127,63 @@ impl Page {
     }
 
     fn of(&self, name: &str) -> impl Iterator<Item = &Sample> {
-        self.0.iter().filter(move |sample| sample.name == name)
+        self.families.get(name).into_iter().flatten()
+    }
+
+    /// The value of a label, as it was written.
+    fn value_of(&self, sample: &Sample, wanted: &str) -> Option<&str> {
+        let mut rest = &self.labels[sample.labels.clone()];
+        while !rest.is_empty() {
+            let (name, value, after) = label(rest)?;
+            if name == wanted {
+                return Some(value);
+            }
+            rest = after;
+        }
+        None
     }
 }
 
-/// `name{label="value",...} number`, of which the braces may be missing.
-fn sample(line: &str) -> Option<Sample> {
-    let end = line.find(['{', ' '])?;
-    let (name, mut rest) = line.split_at(end);
-    let mut labels = BTreeMap::new();
-    if let Some(mut inner) = rest.strip_prefix('{') {
-        while !inner.starts_with('}') {
-            let (key, after) = inner.split_once("=\"")?;
-            let (value, after) = quoted(after)?;
-            labels.insert(key.to_owned(), value);
-            inner = after.strip_prefix(',').unwrap_or(after);
+/// What was written as a label's value, for readers: no letter of it may speak to their terminal.
+pub(super) fn shown(written: &str) -> String {
+    let mut letters = written.chars();
+    let mut value = String::new();
+    while let Some(letter) = letters.next() {
+        value.extend(match letter {
+            '\\' => letters.next().map(|letter| if letter == 'n' { '\n' } else { letter }),
+            letter => Some(letter),
+        });
+    }
+    value.escape_debug().to_string()
+}
+
+/// `name{label="value",...} number`, of which the braces may be missing, in its three parts.
+fn sample(line: &str) -> Option<(&str, &str, f64)> {
+    let (name, mut rest) = line.split_at(line.find(['{', ' '])?);
+    let mut labels = "";
+    if let Some(inner) = rest.strip_prefix('{') {
+        let mut left = inner;
+        while !left.starts_with('}') {
+            (_, _, left) = label(left)?;
         }
-        rest = &inner[1..];
+        (labels, rest) = (&inner[..inner.len() - left.len()], &left[1..]);
     }
     let value = rest.strip_prefix(' ')?.split(' ').next()?.parse().ok()?;
-    Some(Sample { name: name.to_owned(), labels, value })
+    Some((name, labels, value))
 }
 
-/// A value up to its closing quote, and what follows that.
-fn quoted(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            // What others wrote is shown: no letter of it may speak to a terminal.
-            '"' => return Some((value.escape_debug().to_string(), &text[at + 1..])),
-            '\\' => value.push(match letters.next()?.1 {
-                'n' => '\n',
-                other => other,
-            }),
-            letter => value.push(letter),
-        }
-    }
-    None
+/// The first of some labels: its name, its value as it is written, and what follows.
+fn label(text: &str) -> Option<(&str, &str, &str)> {
+    let (name, rest) = text.split_once("=\"")?;
+    let mut is_escaped = false;
+    let ends = |letter: char| {
+        let ends = letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        ends
+    };
+    let (value, rest) = rest.split_at(rest.find(ends)?);
+    let rest = &rest[1..];
+    Some((name, value, rest.strip_prefix(',').unwrap_or(rest)))
 }
 
 #[cfg(test)]
@@ -147,14 +202,15 @@ mod tests {
         assert_eq!(page.sum("a_total", &[("x", "2")]), 4.0);
         assert_eq!(page.sum("b", &[]), 0.5);
         assert_eq!(page.values_of("a_total", "y").into_iter().collect::<Vec<_>>(), ["u\\\"v"]);
+        assert_eq!(shown("u\\\"v"), "u\\\"v");
         assert_eq!(page.buckets("t_bucket", "m"), [(0.1, 1.0), (f64::INFINITY, 2.0)]);
     }
 
     #[test]
     fn no_name_of_a_page_speaks_to_the_terminal_that_shows_it() {
         let text = "a{method=\"\u{1b}[2J\u{202e}\\nx\"} 1\n# EOF\n";
-        let names = Page::parse(text).unwrap().values_of("a", "method");
-        let names: Vec<_> = names.into_iter().collect();
+        let page = Page::parse(text).unwrap();
+        let names: Vec<_> = page.values_of("a", "method").into_iter().map(shown).collect();
         assert_eq!(names, ["\\u{1b}[2J\\u{202e}\\nx"]);
         assert!(names[0].chars().all(|letter| letter.is_ascii_graphic()), "{names:?}");
     }
@@ -170,7 +226,7 @@ mod tests {
                 "{text}: {error}"
             );
         }
-        assert_eq!(Page::parse("a 1\n"), Err(PageError::Unfinished));
+        assert_eq!(Page::parse("a 1\n").unwrap_err(), PageError::Unfinished);
     }
 
     #[test]
@@ -178,5 +234,18 @@ mod tests {
         for cut in 0..TEXT.len() {
             let _ = Page::parse(&TEXT[..cut]);
         }
+    }
+
+    #[test]
+    fn of_a_page_without_bounds_what_may_be_kept_is_and_the_rest_is_counted() {
+        let rows = |n: usize| (0..n).map(|n| format!("a_total{{x=\"{n:05}\"}} 1\n"));
+        let text = rows(1000).chain(["# EOF\n".into()]).collect::<String>();
+        let row = "a_total".len() + "x=\"00000\"".len() + SAMPLE;
+        let page = Page::parse_within(&text, 10 * row).unwrap();
+        assert_eq!((page.sum("a_total", &[]), page.left_out()), (10.0, 990));
+        assert_eq!(Page::parse(&text).unwrap().left_out(), 0);
+        // All of it is still read: a page that is cut off is none, however large.
+        let cut = rows(1000).collect::<String>();
+        assert_eq!(Page::parse_within(&cut, 10 * row).unwrap_err(), PageError::Unfinished);
     }
 }

@@ -87,7 +87,7 @@ impl Comparison {
 /// Waits until a replica has read a block (and not only refused to, as when the client measures the
 /// way): that call is counted, whatever comes.
 pub(crate) fn await_read(replica: SocketAddr) {
-    let Ok(Parsed::Load(args)) = parse(["bowline", "load", "--replicas", "x"]) else {
+    let Ok(Parsed::Load(args)) = parse(["bowline", "load", "--replicas", "x:1"]) else {
         panic!("options of a load");
     };
     let runtime = Runtime::builder().build().expect("io_uring");

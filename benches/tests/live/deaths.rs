@@ -203,7 +203,7 @@ fn killing_a_replica_loses_no_call() {
     });
     let cluster = Arc::new(cluster.expect("replicas"));
     let Ok(Parsed::Load(args)) =
-        parse("bowline load --replicas x --rate 400 --deadline 20s".split_whitespace())
+        parse("bowline load --replicas x:1 --rate 400 --deadline 20s".split_whitespace())
     else {
         panic!("options of a load");
     };

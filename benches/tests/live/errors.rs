@@ -24,6 +24,27 @@ fn an_unknown_command_is_named() {
 }
 
 #[test]
+fn a_line_that_turns_out_to_be_wrong_late_is_as_wrong_as_any() {
+    for (line, told) in [
+        ("serve --listen 127.0.0.1", "--listen"),
+        ("serve --peer 10.0.0.2:7000", "--peer"),
+        ("serve --replica 1 --peer 1=10.0.0.2:7000", "replica 1 is named twice"),
+        ("load --replicas store-1", "--replicas"),
+        ("stat localhost", "HOST:PORT"),
+        ("stat localhost:9 --every 0s", "at least 100ms"),
+        ("simulate --network 5s", "--network: at most 100 ms"),
+        ("simulate --load 0%", "--load"),
+        ("simulate --rate 1 --calls 10000000", "change --calls"),
+        ("predict --load 0%", "--load"),
+    ] {
+        let said = failure(line, 2);
+        assert!(said.contains(told), "{line}: {said}");
+    }
+    let said = failure("serve --listen no.such.host.invalid:7000", 1);
+    assert!(said.contains("no.such.host.invalid:7000"), "{said}");
+}
+
+#[test]
 fn a_taken_port_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
@@ -31,6 +52,22 @@ fn a_taken_port_is_named() {
     assert!(said.contains(&address.to_string()), "{said}");
     let said = failure(&format!("echo server --addr {address}"), 1);
     assert!(said.contains(&address.to_string()), "{said}");
+}
+
+#[test]
+fn a_replica_whose_page_has_no_port_says_that_and_nothing_of_a_server_that_ends() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let line =
+        format!("serve --listen 127.0.0.1:0 --metrics {address} --data-size 64KiB --file data");
+    let output = run(bowline(folder.path(), &line));
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    // It may warn of the machine before.
+    let said: Vec<&str> = errors.lines().filter(|line| !line.contains(" WARN ")).collect();
+    assert_eq!(said.len(), 1, "{errors}");
+    assert!(said[0].contains(&address.to_string()), "{errors}");
 }
 
 #[test]

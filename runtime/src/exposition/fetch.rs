@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(6);
 /// As much of an answer as is read, in bytes.
 const ANSWER_MAX: usize = 64 << 20;
+const END_OF_HEAD: &str = "\r\n\r\n";
 
 /// Asks for the page at an address.
 ///
@@ -27,9 +28,9 @@ fn fetch_within(address: SocketAddr, patience: Duration) -> io::Result<String> {
     // In one piece: whoever answers may do so, and close, as soon as it has read some of it.
     stream.write_all(format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes())?;
     let answer = read_all(&mut stream, end)?;
-    let answer = String::from_utf8(answer)
+    let mut answer = String::from_utf8(answer)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the answer is not text"))?;
-    let Some((head, page)) = answer.split_once("\r\n\r\n") else {
+    let Some((head, page)) = answer.split_once(END_OF_HEAD) else {
         return Err(io::Error::other("the answer has no end of its head"));
     };
     let status = head.lines().next().unwrap_or_default();
@@ -40,7 +41,9 @@ fn fetch_within(address: SocketAddr, patience: Duration) -> io::Result<String> {
     if length.is_some_and(|length| length != page.len().to_string()) {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the page is cut off"));
     }
-    Ok(page.to_string())
+    // A page may be large: it is there once.
+    answer.drain(..head.len() + END_OF_HEAD.len());
+    Ok(answer)
 }
 
 /// Reads what comes until the peer's end.
