@@ -414,10 +414,6 @@ where
         cores.push(Member { handle, times: Mutex::new(times) });
         served = Some(service);
     }
-    for go in &gos {
-        // A thread that has ended meanwhile is noticed when it is joined.
-        let _ = go.send(Go { ports: ports.clone() });
-    }
     let service = served.ok_or(ServeError::NoCores)?;
     let Builder { replica, zone, ledger, .. } = builder;
     let about = About { replica, zone, service, ledger };
@@ -435,8 +431,19 @@ where
     };
     #[cfg(feature = "metrics")]
     if let Some(address) = builder.metrics {
-        let refused = |source| ServeError::Metrics { address, source };
-        running.exposition = Some(running.control.expose(address).map_err(refused)?);
+        match running.control.expose(address) {
+            Ok(exposition) => running.exposition = Some(exposition),
+            Err(source) => {
+                // The threads end, for nobody lets them go.
+                drop(gos);
+                return Err(ServeError::Metrics { address, source });
+            }
+        }
+    }
+    // Only now can nothing go wrong any more: who never served needs no draining, and tells of none.
+    for go in &gos {
+        // A thread that has ended meanwhile is noticed when it is joined.
+        let _ = go.send(Go { ports: running.ports.clone() });
     }
     let cores = running.ports.len();
     tracing::info!(%replica, %address, cores, "serves");
