@@ -63,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
     pub(crate) listeners: RefCell<Slab<Rc<Listening>>>,
     /// Connections that have something to send.
-    pub(crate) dirty: RefCell<Vec<Rc<Connection>>>,
+    pub(crate) dirty: RefCell<VecDeque<Rc<Connection>>>,
     /// Connections that found no buffer to receive into, the longest waiting first.
     pub(crate) parked: RefCell<VecDeque<Rc<Connection>>>,
     /// The places of connections that may have buffers which their readers have not come to.
@@ -87,8 +87,6 @@ pub(crate) struct Core {
     wake_count: Box<Cell<u64>>,
     /// Completions that nobody was told of yet. If telling of one panics, the others stay here.
     reaped: RefCell<VecDeque<Completion>>,
-    /// Kept for its memory.
-    flushing: Cell<Vec<Rc<Connection>>>,
 }
 
 impl Core {
@@ -126,7 +124,6 @@ impl Core {
             registration: Cell::new(Some(registration)),
             wake_count: Box::default(),
             reaped: RefCell::default(),
-            flushing: Cell::default(),
         });
         core.listen_for_wakes();
         core.remote.bell().name(core.driver.borrow().mailbox());
@@ -241,14 +238,11 @@ impl Core {
     /// Hands a send request to the ring for each connection that has something to say.
     pub(crate) fn flush(&self) {
         self.full_send.set(false);
-        if self.dirty.borrow().is_empty() {
-            return;
-        }
-        let mut flushing = self.dirty.replace(self.flushing.take());
-        for connection in flushing.drain(..) {
+        loop {
+            let next = self.dirty.borrow_mut().pop_front();
+            let Some(connection) = next else { return };
             connection.flush();
         }
-        self.flushing.set(flushing);
     }
 
     /// Gets buffers back for those that are parked, if only readers that lag have any.

@@ -70,6 +70,11 @@ impl Batch {
         }
     }
 
+    /// What is not sent, if there is no piece among it.
+    pub(super) fn small_alone(&self) -> Option<&[u8]> {
+        self.piece(0).is_none().then(|| &self.small[self.small_sent..])
+    }
+
     /// What is not sent, in pieces that lie together.
     pub(super) fn parts(&self) -> Parts<'_> {
         let piece_sent = self.pieces.as_ref().map_or(0, |pieces| pieces.sent);

@@ -31,23 +31,24 @@ impl Outgoing {
         is_awaited: bool,
     ) -> Option<Request> {
         let is_large = |length| zero_copy.is_some_and(|threshold| length >= threshold);
-        let mut parts = self.batch.parts();
-        let first = parts.next()?;
-        let Some(second) = parts.next() else {
-            let length = first.len().min(MOST_PER_SEND);
+        if self.batch.queued() == 0 {
+            return None;
+        }
+        if let Some(bytes) = self.batch.small_alone() {
+            let length = bytes.len().min(MOST_PER_SEND);
             let way = match is_large(length) {
                 true => SendWay::ZeroCopy,
                 // It may be told late that it is sent.
                 false if self.batch.is_kept() && !is_awaited => SendWay::AtOnce,
                 false => SendWay::Patient,
             };
-            let data = first.as_ptr();
+            let data = bytes.as_ptr();
             return Some(Request::Send { fd, data, length: length as u32, way });
-        };
+        }
         let Vector { parts: vector, header } = &mut self.vector;
         vector.clear();
         let mut room = MOST_PER_SEND;
-        for part in [first, second].into_iter().chain(parts).take(MOST_PARTS) {
+        for part in self.batch.parts().take(MOST_PARTS) {
             let length = part.len().min(room);
             room -= length;
             vector.push(libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: length });

@@ -89,7 +89,15 @@ impl Sending {
 }
 
 impl Connection {
-    /// Has `write` append to what will be sent at the next flush.
+    /// Appends to what will be sent at the next flush.
+    pub(super) fn send(self: &Rc<Self>, bytes: &[u8]) {
+        if !self.has_failed() && !self.sending.shut.get() {
+            self.sending.filling.borrow_mut().small_mut().extend_from_slice(bytes);
+            self.mark_filled();
+        }
+    }
+
+    /// Has `write` append, as it likes.
     pub(super) fn send_with<T>(self: &Rc<Self>, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut writing = Writing::new(self);
         let result = write(writing.batch.small_mut());
@@ -100,7 +108,7 @@ impl Connection {
     /// Appends what is not to be copied, unless it is short.
     pub(super) fn send_piece(self: &Rc<Self>, piece: Piece) {
         if piece.len() < SHORTEST_PIECE {
-            self.send_with(|out| out.extend_from_slice(&piece));
+            self.send(&piece);
         } else if !self.has_failed() && !self.sending.shut.get() {
             self.sending.filling.borrow_mut().push(piece);
             self.mark_filled();
@@ -121,7 +129,7 @@ impl Connection {
     fn mark_dirty(self: &Rc<Self>) {
         // Once it is closing nothing leaves; and a core that has ended flushes nobody.
         if !self.is_closing() && !self.sending.dirty.replace(true) {
-            self.core().dirty.borrow_mut().push(self.clone());
+            self.core().dirty.borrow_mut().push_back(self.clone());
         }
     }
 
@@ -146,7 +154,6 @@ impl Connection {
         // What is left of a batch is so because there was no room.
         let mut is_awaited = self.sending.shut.get() || !self.sending.waiting.borrow().is_empty();
         if out.batch.queued() == 0 {
-            out.batch.clear();
             std::mem::swap(&mut out.batch, &mut *self.sending.filling.borrow_mut());
         } else {
             is_awaited = true;

@@ -71,7 +71,7 @@ impl Stream {
     /// [`Stream::receive`], [`Stream::drained`] and [`Stream::error`]. There is no limit
     /// but memory; who sends much watches [`Stream::queued`] or awaits [`Stream::drained`].
     pub fn send(&self, bytes: &[u8]) {
-        self.connection.send_with(|out| out.extend_from_slice(bytes));
+        self.connection.send(bytes);
     }
 
     /// Lets `write` append to the outgoing buffer, as an encoder does. What is in it already must
