@@ -75,11 +75,14 @@ impl AtOnce {
         }
     }
 
-    /// Tells of those that are done. All that the kernel has said was noted before.
-    pub(super) fn tell(&mut self, into: &mut VecDeque<Completion>) {
-        for _ in 0..std::mem::take(&mut self.taken) {
-            into.extend(self.sends.pop_front());
+    /// Tells of those that are done, and says how many. All that the kernel has said was noted before.
+    pub(super) fn tell(&mut self, into: &mut VecDeque<Completion>) -> usize {
+        let done = std::mem::take(&mut self.taken);
+        for _ in 0..done {
+            let Some(send) = self.sends.pop_front() else { break };
+            into.push_back(send);
         }
+        done
     }
 }
 

@@ -273,9 +273,7 @@ impl Ring {
     pub(crate) fn submit(&mut self, counters: &Counters) -> io::Result<()> {
         counters.longest_backlog.raise_to(self.backlog.len() as u64);
         while self.is_unsubmitted() {
-            self.fill();
-            self.make_room(counters);
-            if !self.enter(counters, 0, None)? {
+            if !self.enter(counters, false, None)? {
                 break;
             }
             if self.features.polled {
@@ -299,11 +297,9 @@ impl Ring {
         clock: &Clock,
         deadline: Option<Instant>,
     ) -> io::Result<()> {
-        self.fill();
         if !self.backlog.is_empty() {
             self.submit(counters)?;
         }
-        self.make_room(counters);
         let until = deadline.filter(|&deadline| deadline != Instant::FAR_FUTURE).map(|deadline| {
             let nanos = match self.features.absolute_wait {
                 true => deadline.as_nanos(),
@@ -312,8 +308,7 @@ impl Ring {
             types::Timespec::new().sec(nanos / 1_000_000_000).nsec((nanos % 1_000_000_000) as u32)
         });
         counters.waits.add(1);
-        let want = usize::from(self.reaped.is_empty());
-        self.enter(counters, want, until.as_ref()).map(drop)
+        self.enter(counters, true, until.as_ref()).map(drop)
     }
 
     /// Moves completions to `into`: all that there are, or, if there are none, those that the kernel
@@ -329,14 +324,13 @@ impl Ring {
         }
         self.reap(into);
         if into.len() == before && self.has_deferred() {
-            self.enter(counters, 0, None)?;
+            self.enter(counters, false, None)?;
             self.reap(into);
         }
         // Of one that failed the completion may be among those that overflowed.
         if !self.submission().cq_overflow() {
-            self.at_once.tell(into);
+            self.in_flight -= self.at_once.tell(into);
         }
-        self.in_flight -= into.range(before..).filter(|completion| !completion.more).count();
         Ok(())
     }
 
@@ -348,6 +342,7 @@ impl Ring {
             let flags = entry.flags();
             let token = Token::from_user_data(entry.user_data());
             self.at_once.note(entry.user_data(), token);
+            self.in_flight -= usize::from(!cqueue::more(flags));
             into.push_back(Completion {
                 token,
                 result: entry.result(),
@@ -358,9 +353,8 @@ impl Ring {
         }
     }
 
-    /// Has the completion queue take a completion of each request that is about to be handed over.
-    fn make_room(&mut self, counters: &Counters) {
-        let batch = self.submission().len();
+    /// Has the completion queue take a completion of each of so many requests.
+    fn make_room(&mut self, counters: &Counters, batch: usize) {
         let queue = self.completion();
         if queue.capacity() - queue.len() < batch {
             drop(queue);
@@ -387,8 +381,9 @@ impl Ring {
         }
     }
 
-    /// Enters the kernel. False if it took nothing for now: it lacks memory, or wants completions
-    /// reaped first, or a signal came. What it didn't take stays queued.
+    /// Enters the kernel with all that is queued, and waits if it is told to and there is nothing to
+    /// be told of. False if it took nothing for now: it lacks memory, or wants completions reaped
+    /// first, or a signal came. What it didn't take stays queued.
     ///
     /// # Errors
     ///
@@ -398,14 +393,16 @@ impl Ring {
     fn enter(
         &mut self,
         counters: &Counters,
-        want: usize,
+        wait: bool,
         until: Option<&types::Timespec>,
     ) -> io::Result<bool> {
         counters.enters.add(1);
+        self.fill();
         let (queued, overflown) = {
             let queue = self.submission();
             (queue.len(), queue.cq_overflow())
         };
+        self.make_room(counters, queued);
         // Each enter brings what overflowed back.
         counters.overflows.add(u64::from(overflown));
         if queued > 0 {
@@ -417,11 +414,11 @@ impl Ring {
             args = args.timespec(until);
             flags.set(EnterFlags::ABS_TIMER, self.features.absolute_wait);
         }
-        flags.set(EnterFlags::NO_IOWAIT, want > 0 && self.features.no_iowait);
-        // `submit_with_args_and_flags` adds GETEVENTS where task work or overflown completions wait.
-        let result = match want {
-            0 => self.submitter.submit(),
-            _ => self.submitter.submit_with_args_and_flags(want, &args, flags),
+        flags.set(EnterFlags::NO_IOWAIT, self.features.no_iowait);
+        // Both add GETEVENTS where task work or overflown completions wait.
+        let result = match wait && self.reaped.is_empty() {
+            true => self.submitter.submit_with_args_and_flags(1, &args, flags),
+            false => self.submitter.submit(),
         };
         if self.submission().is_empty() {
             self.at_once.all_taken();
