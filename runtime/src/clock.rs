@@ -120,22 +120,10 @@ impl Clock {
         }
         let nanos = match self.trusted_counter() {
             Some(counter) => {
-                let ticks = counter.raw();
-                let mut anchor = self.anchor.get();
-                if anchor.is_stale(ticks) {
-                    let (ticks, nanos) = simultaneous(counter);
-                    match anchor.renewed(ticks, nanos) {
-                        Ok(renewed) => anchor = renewed,
-                        Err(Strayed) => {
-                            // Before it is told: who listens may ask for the time.
-                            self.strayed.set(true);
-                            tracing::warn!("the CPU's counter strays: using the kernel's clock");
-                        }
-                    }
-                    self.anchor.set(anchor);
-                    nanos
-                } else {
-                    anchor.nanos(ticks)
+                let (ticks, anchor) = (counter.raw(), self.anchor.get());
+                match anchor.is_stale(ticks) {
+                    true => self.renew(counter),
+                    false => anchor.nanos(ticks),
                 }
             }
             None => monotonic_nanos(),
@@ -143,6 +131,21 @@ impl Clock {
         let latest = self.latest.get().max(nanos);
         self.latest.set(latest);
         Instant::from_nanos(latest)
+    }
+
+    /// Anchors the clock anew, or gives the counter up. The time now.
+    #[cold]
+    fn renew(&self, counter: &quanta::Clock) -> u64 {
+        let (ticks, nanos) = simultaneous(counter);
+        match self.anchor.get().renewed(ticks, nanos) {
+            Ok(renewed) => self.anchor.set(renewed),
+            Err(Strayed) => {
+                // Before it is told: who listens may ask for the time.
+                self.strayed.set(true);
+                tracing::warn!("the CPU's counter strays: using the kernel's clock");
+            }
+        }
+        nanos
     }
 }
 

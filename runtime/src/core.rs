@@ -245,9 +245,9 @@ impl Core {
         }
     }
 
-    /// Gets buffers back for those that are parked, if only readers that lag have any.
-    pub(crate) fn relieve(&self) {
-        if self.buffers.free() > 0 || self.parked.borrow().is_empty() {
+    /// Gets buffers back, if only readers that lag have any.
+    fn relieve(&self) {
+        if self.buffers.free() > 0 {
             return;
         }
         let mut from = 0;
@@ -266,6 +266,10 @@ impl Core {
         let mut any = false;
         while free > 0 {
             let Some(connection) = self.parked.borrow_mut().pop_front() else { break };
+        if self.parked.borrow().is_empty() {
+            return false;
+        }
+        self.relieve();
             if connection.unpark() {
                 free -= 1;
                 any = true;

@@ -36,11 +36,11 @@ impl Core {
         self.now.set(applied);
 
         let started = if self.expire_timers() { self.clock.now() } else { applied };
-        self.run(Stage::Decide, started + self.settings.budget);
+        self.run(Stage::Decide, started, 1);
 
         if self.tasks.is_ready(Stage::Work) {
             self.submit();
-            self.run(Stage::Work, self.clock.now() + self.settings.budget);
+            self.run(Stage::Work, self.clock.now(), 1);
         }
         if self.tasks.is_ready(Stage::Background) {
             self.run_background(began);
@@ -48,7 +48,6 @@ impl Core {
         // What was sent before this turn's end is to be told first: tasks that ran since may wait for it.
         let untold = self.driver.borrow().has_untold();
         self.flush();
-        self.relieve();
         self.unpark();
         match self.is_idle() && !untold {
             true => self.sleep(),
@@ -61,16 +60,16 @@ impl Core {
     /// the kernel for both. What was reaped is applied in any case; if time or rounds are up, the
     /// next turn goes on with the rest. Returns the time at which that was done.
     fn apply_input(&self) -> Instant {
-        let mut now = self.now.get();
-        let end = now + self.settings.budget.saturating_mul(INPUT_BUDGETS);
+        let began = self.now.get();
+        let mut now = began;
         for _ in 0..INPUT_ROUNDS {
             self.reap();
-            self.run(Stage::Input, now + self.settings.budget.saturating_mul(APPLY_BUDGETS));
+            self.run(Stage::Input, now, APPLY_BUDGETS);
             now = self.clock.now();
             if !self.has_to_decide(now) || !self.look_again() {
                 return now;
             }
-            if now >= end {
+            if self.is_over(began, INPUT_BUDGETS, now) {
                 break;
             }
         }
@@ -90,7 +89,6 @@ impl Core {
     /// are to be watched anew, and those that ran out of buffers, now that some came back. True if
     /// there may be more input than was applied.
     fn look_again(&self) -> bool {
-        self.relieve();
         if self.unpark() | self.rearmed.take() {
             // Without a flush: what was written leaves together, later, unless some of it was much.
             self.driver.borrow_mut().submit(&self.counters);
@@ -99,14 +97,21 @@ impl Core {
         self.tasks.is_ready(Stage::Input) || self.driver.borrow_mut().has_completions()
     }
 
-    /// Runs a stage's ready tasks until there are none, or it is too late.
-    fn run(&self, stage: Stage, end: Instant) {
+    /// Whether so many budgets of time are over.
+    fn is_over(&self, since: Instant, budgets: u32, now: Instant) -> bool {
+        now - since >= self.settings.budget.saturating_mul(budgets)
+    }
+
+    /// Runs a stage's ready tasks until there are none, or so many budgets of time are over.
+    fn run(&self, stage: Stage, since: Instant, budgets: u32) {
         let Some(mut next) = self.tasks.next(stage) else { return };
         let mut polls = 0_u32;
         loop {
             self.poll(next);
             polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(POLLS_PER_LOOK) && self.clock.now() >= end {
+            if polls.is_multiple_of(POLLS_PER_LOOK)
+                && self.is_over(since, budgets, self.clock.now())
+            {
                 self.counters.budgets_exhausted.add(1);
                 return;
             }
@@ -183,11 +188,12 @@ impl Core {
     /// Wakes whose time has come. False if nobody's has.
     fn expire_timers(&self) -> bool {
         let now = self.now.get();
-        let mut any = false;
+        if !self.is_timer_due(now) {
+            return false;
+        }
         loop {
             let expired = self.timers.borrow_mut().expire_with_deadline(now);
-            let Some((due, waker)) = expired else { return any };
-            any = true;
+            let Some((due, waker)) = expired else { return true };
             self.counters.timers.add(1);
             self.counters.timer_lateness.record((now - due).as_nanos() as u64);
             wake(waker);

@@ -186,6 +186,9 @@ impl Tasks {
     /// Makes those ready that yielded in the turn before.
     pub(crate) fn begin_turn(&self) {
         let mut yielded = self.yielded.borrow_mut();
+        if yielded.is_empty() {
+            return;
+        }
         let slots = self.slots.borrow();
         self.yielded_background.set(0);
         for id in yielded.drain(..) {
