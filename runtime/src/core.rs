@@ -80,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) remote: Arc<Remote>,
     /// Of tasks that other threads asked for, by line, those that have not begun.
     unbegun: [Places; 2],
+    /// More of them may be in the inbox, for which there was no place.
+    left_behind: Cell<bool>,
     pub(crate) counters: Counters,
     registration: Cell<Option<Registration>>,
     /// Where the kernel puts what it reads from the remote's event. It writes there only while a
@@ -120,6 +122,7 @@ impl Core {
             places: RefCell::default(),
             remote,
             unbegun: Default::default(),
+            left_behind: Cell::new(false),
             counters: Counters::default(),
             registration: Cell::new(Some(registration)),
             wake_count: Box::default(),
@@ -206,7 +209,7 @@ impl Core {
 
     /// Does what other threads have asked until now, as far as it may.
     pub(crate) fn take_remote(&self) {
-        if !self.is_asked() {
+        if !self.remote.doze().wake_up() && !self.left_behind.get() {
             return;
         }
         let inbox = self.remote.inbox();
@@ -216,23 +219,24 @@ impl Core {
         for id in inbox.take_wakes() {
             self.counters.remote_wakes.add(u64::from(self.tasks.wake(id)));
         }
+        let mut left_behind = false;
         for (line, places) in Line::ALL.into_iter().zip(&self.unbegun) {
             inbox.take_asked(line, places.left()).for_each(|spawn| spawn(places.take()));
+            left_behind |= inbox.has_asked(line);
         }
+        self.left_behind.set(left_behind);
     }
 
-    /// Whether other threads ask for something that may be taken in.
+    /// Whether other threads may ask for something that was not taken in.
     pub(crate) fn is_asked(&self) -> bool {
-        self.is_urgently_asked() || self.may_take_in(Line::Background)
+        self.left_behind.get() || self.remote.doze().is_called()
     }
 
-    /// The same, but for background tasks.
+    /// Whether they ask for something that may be taken in, and is more than background tasks.
     pub(crate) fn is_urgently_asked(&self) -> bool {
-        self.remote.inbox().has_wakes() || self.may_take_in(Line::Front)
-    }
-
-    fn may_take_in(&self, line: Line) -> bool {
-        self.unbegun[line as usize].left() > 0 && self.remote.inbox().has_asked(line)
+        let inbox = self.remote.inbox();
+        inbox.has_wakes()
+            || self.unbegun[Line::Front as usize].left() > 0 && inbox.has_asked(Line::Front)
     }
 
     /// Hands a send request to the ring for each connection that has something to say.
@@ -262,14 +266,14 @@ impl Core {
 
     /// Lets parked connections receive again, as many as there are buffers. True if it did.
     pub(crate) fn unpark(&self) -> bool {
-        let mut free = self.buffers.free();
-        let mut any = false;
-        while free > 0 {
-            let Some(connection) = self.parked.borrow_mut().pop_front() else { break };
         if self.parked.borrow().is_empty() {
             return false;
         }
         self.relieve();
+        let mut free = self.buffers.free();
+        let mut any = false;
+        while free > 0 {
+            let Some(connection) = self.parked.borrow_mut().pop_front() else { break };
             if connection.unpark() {
                 free -= 1;
                 any = true;

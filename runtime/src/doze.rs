@@ -1,49 +1,55 @@
 //! How one thread sleeps while others may want it: the protocol without what it guards.
 //!
-//! The sleeper announces that it will sleep and then looks once more for work. Whoever brings work
-//! puts it down and then looks whether the other sleeps. Between what each does and what it looks
-//! at stands a fence, so that at least one of the two sees the other: no work is slept over. Only
-//! whoever finds the other asleep pays for waking it, and only the first to do so.
+//! Whoever brings work puts it down and then calls. A call stands until the thread takes it: it does
+//! not fall asleep over one, and once it has taken it, it sees all that was put down before. Only the
+//! call that finds it asleep has to wake it.
 //!
-//! The flag is only ever swapped, so that its changes stand in one order of which all know.
+//! The state is only ever swapped by who calls, so that its changes stand in one order of which all
+//! know, and a call that follows another hands on what that one had to show.
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, Ordering, fence};
+use loom::sync::atomic::{AtomicU8, Ordering};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether the thread sleeps, or is about to.
+const AWAKE: u8 = 0;
+/// Asleep, or about to be.
+const ASLEEP: u8 = 1;
+/// Wanted, be it awake or not.
+const CALLED: u8 = 2;
+
+/// Whether the thread sleeps, and whether it is wanted.
 pub(crate) struct Doze {
-    asleep: AtomicBool,
+    state: AtomicU8,
 }
 
 impl Doze {
     pub(crate) fn new() -> Doze {
-        Doze { asleep: AtomicBool::new(false) }
+        Doze { state: AtomicU8::new(AWAKE) }
     }
 
-    /// Announces sleep. False if there is work after all: then the thread is awake.
-    pub(crate) fn fall_asleep(&self, has_work: impl FnOnce() -> bool) -> bool {
-        self.asleep.swap(true, Ordering::AcqRel);
-        fence(Ordering::SeqCst);
-        if has_work() {
-            self.wake_up();
-            return false;
-        }
-        true
+    /// Announces sleep. False if the thread was called: then it is awake.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.state.compare_exchange(AWAKE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends the sleep, from within.
-    pub(crate) fn wake_up(&self) {
-        self.asleep.swap(false, Ordering::AcqRel);
+    /// Ends the sleep, if there was one, and takes the call, if there is one. True if there is: then
+    /// there may be work, and what is not taken now has to be remembered.
+    pub(crate) fn wake_up(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != AWAKE
+            && self.state.swap(AWAKE, Ordering::Acquire) == CALLED
+    }
+
+    /// Whether the thread was called since it woke up last.
+    pub(crate) fn is_called(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == CALLED
     }
 
     /// To be called by who has put work down. True if the thread sleeps, and it is for the caller
     /// to wake it.
     #[must_use = "the caller has to wake the sleeper"]
-    pub(crate) fn is_to_be_woken(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel)
+    pub(crate) fn call(&self) -> bool {
+        self.state.swap(CALLED, Ordering::Release) == ASLEEP
     }
 }
 
@@ -94,18 +100,22 @@ mod tests {
                     let (doze, work, event) = (doze.clone(), work.clone(), event.clone());
                     thread::spawn(move || {
                         work.fetch_add(1, Ordering::Relaxed);
-                        if doze.is_to_be_woken() {
+                        if doze.call() {
                             event.happen();
                         }
                     })
                 })
                 .collect();
             let mut done = 0;
-            while done < bringers {
-                done += work.swap(0, Ordering::Relaxed);
-                if done < bringers && doze.fall_asleep(|| work.load(Ordering::Relaxed) > 0) {
+            loop {
+                if doze.wake_up() {
+                    done += work.swap(0, Ordering::Relaxed);
+                }
+                if done == bringers {
+                    break;
+                }
+                if doze.fall_asleep() {
                     event.wait();
-                    doze.wake_up();
                 }
             }
             threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -161,10 +161,6 @@ impl Inbox {
         self.refused.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.has_wakes() && !Line::ALL.into_iter().any(|line| self.has_asked(line))
-    }
-
     pub(crate) fn has_wakes(&self) -> bool {
         !self.wakes.is_empty() || self.wake_all.load(Ordering::Acquire)
     }
@@ -311,7 +307,7 @@ mod loom_tests {
                     thread::spawn(move || {
                         let (inbox, doze, event) = &*shared;
                         inbox.push_wake(task(index));
-                        if doze.is_to_be_woken() {
+                        if doze.call() {
                             event.happen();
                         }
                     })
@@ -320,20 +316,18 @@ mod loom_tests {
             let (inbox, doze, event) = &*shared;
             let mut woken = vec![false; wakers as usize];
             loop {
-                if inbox.take_wake_all() {
-                    // One asked and found the other there: both are to be woken.
-                    break;
+                if doze.wake_up() {
+                    if inbox.take_wake_all() {
+                        // One asked and found the other there: both are to be woken.
+                        break;
+                    }
+                    inbox.take_wakes().for_each(|id| woken[id.index as usize] = true);
                 }
-                inbox.take_wakes().for_each(|id| woken[id.index as usize] = true);
                 if woken.iter().all(|&woken| woken) {
                     break;
                 }
-                if doze.fall_asleep(|| !inbox.is_empty()) {
+                if doze.fall_asleep() {
                     event.wait();
-                    doze.wake_up();
-                } else {
-                    // Somebody is about to have asked.
-                    thread::yield_now();
                 }
             }
             threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -61,20 +61,16 @@ impl Remote {
         self.rouse();
     }
 
-    /// Ends the core's sleep. What it is to find was stored before.
+    /// Has the core look into its inbox, and ends its sleep. What it is to find was stored before.
     fn rouse(&self) {
-        if self.doze.is_to_be_woken() {
+        if self.doze.call() {
             self.bell.ring();
         }
     }
 
-    /// Announces that the core will sleep. False if it must not, as something came in.
-    pub(crate) fn fall_asleep(&self) -> bool {
-        self.doze.fall_asleep(|| !self.inbox.is_empty())
-    }
-
-    pub(crate) fn wake_up(&self) {
-        self.doze.wake_up();
+    /// Whether the core sleeps, and is called when something comes in.
+    pub(crate) fn doze(&self) -> &Doze {
+        &self.doze
     }
 }
 

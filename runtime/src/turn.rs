@@ -205,6 +205,7 @@ impl Core {
         !self.tasks.any_ready()
             && !self.tasks.adopted_ended()
             && !self.can_unpark()
+            && !self.is_asked()
             && !self.driver.borrow_mut().has_completions()
     }
 
@@ -220,9 +221,8 @@ impl Core {
         if !self.settings.spin.is_zero() && self.spin(next) {
             return;
         }
-        if self.remote.fall_asleep() {
+        if self.remote.doze().fall_asleep() {
             self.driver.borrow_mut().wait(&self.counters, &self.clock, next);
-            self.remote.wake_up();
         } else {
             self.driver.borrow_mut().submit(&self.counters);
         }
