@@ -135,6 +135,7 @@ impl Clock {
 
     /// Anchors the clock anew, or gives the counter up. The time now.
     #[cold]
+    #[inline(never)]
     fn renew(&self, counter: &quanta::Clock) -> u64 {
         let (ticks, nanos) = simultaneous(counter);
         match self.anchor.get().renewed(ticks, nanos) {

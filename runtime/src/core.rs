@@ -266,9 +266,10 @@ impl Core {
 
     /// Lets parked connections receive again, as many as there are buffers. True if it did.
     pub(crate) fn unpark(&self) -> bool {
-        if self.parked.borrow().is_empty() {
-            return false;
-        }
+        !self.parked.borrow().is_empty() && self.arm_parked()
+    }
+
+    fn arm_parked(&self) -> bool {
         self.relieve();
         let mut free = self.buffers.free();
         let mut any = false;

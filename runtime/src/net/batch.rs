@@ -85,22 +85,19 @@ impl Batch {
         self.pieces.as_ref()?.queue.get(index)
     }
 
-    /// Notes that so many bytes more are sent, and lets go of the pieces that wholly are.
-    pub(super) fn taken(&mut self, mut bytes: usize) {
-        loop {
-            let before = self.piece(0).map_or(self.small.len(), |&(at, _)| at);
-            let small = bytes.min(before - self.small_sent);
-            self.small_sent += small;
-            bytes -= small;
-            let pieces = self.pieces.as_mut().filter(|_| self.small_sent == before);
-            if !pieces.is_some_and(|pieces| pieces.take(&mut bytes)) {
-                break;
-            }
-        }
-        debug_assert_eq!(bytes, 0, "no more is sent than there is");
-        if self.queued() == 0 {
+    /// Notes that so many bytes more are sent, up to the end of the first piece that wholly is. That is
+    /// the caller's, who goes on with the bytes that are left; None when all are noted.
+    pub(super) fn take_sent(&mut self, bytes: &mut usize) -> Option<Piece> {
+        let before = self.piece(0).map_or(self.small.len(), |&(at, _)| at);
+        let small = (*bytes).min(before - self.small_sent);
+        self.small_sent += small;
+        *bytes -= small;
+        let pieces = self.pieces.as_mut().filter(|_| self.small_sent == before);
+        let sent = pieces.and_then(|pieces| pieces.take(bytes));
+        if sent.is_none() && self.queued() == 0 {
             self.clear();
         }
+        sent
     }
 
     /// Forgets all, and gives the memory back if it is much.
@@ -125,19 +122,18 @@ impl Pieces {
         self.queue.push_back((at, piece));
     }
 
-    /// Takes what is sent of the first. True if that was all of it: then it is gone.
-    fn take(&mut self, bytes: &mut usize) -> bool {
-        let Some((_, piece)) = self.queue.front() else { return false };
+    /// Takes what is sent of the first, and, if that is all of it, the piece itself.
+    fn take(&mut self, bytes: &mut usize) -> Option<Piece> {
+        let (_, piece) = self.queue.front()?;
         let (length, left) = (piece.len(), piece.len() - self.sent);
         if *bytes < left {
             self.sent += std::mem::take(bytes);
-            return false;
+            return None;
         }
         *bytes -= left;
         self.length -= length;
         self.sent = 0;
-        let_go(self.queue.pop_front());
-        true
+        self.queue.pop_front().map(|(_, piece)| piece)
     }
 
     fn clear(&mut self) {
@@ -202,6 +198,11 @@ mod tests {
         batch
     }
 
+    fn sent_of(batch: &mut Batch, mut bytes: usize) {
+        while batch.take_sent(&mut bytes).is_some() {}
+        assert_eq!(bytes, 0, "no more is sent than there is");
+    }
+
     #[test]
     fn small_messages_and_pieces_keep_their_order_however_much_is_sent_at_once() {
         for step in 1..=11 {
@@ -212,7 +213,7 @@ mod tests {
                 assert_eq!(all.len(), batch.queued());
                 let now = step.min(all.len());
                 sent.extend_from_slice(&all[..now]);
-                batch.taken(now);
+                sent_of(&mut batch, now);
             }
             assert_eq!(sent, b"abCDEFghIJk", "{step} at once");
             assert!(batch.piece(0).is_none() && batch.small.is_empty());
@@ -222,11 +223,11 @@ mod tests {
     #[test]
     fn a_piece_is_let_go_when_its_last_byte_is_sent() {
         let mut batch = batch();
-        batch.taken(4);
+        sent_of(&mut batch, 4);
         assert!(!batch.is_kept());
         let pieces = |batch: &Batch| batch.pieces.as_ref().unwrap().queue.len();
         assert_eq!(pieces(&batch), 4);
-        batch.taken(1);
+        sent_of(&mut batch, 1);
         assert_eq!(pieces(&batch), 2, "the one of three bytes, and the empty one");
     }
 
@@ -236,9 +237,9 @@ mod tests {
             let mut batch = Batch::default();
             batch.small_mut().resize(length, 1);
             assert_eq!(batch.is_kept(), kept, "{length} bytes");
-            batch.taken(length - 1);
+            sent_of(&mut batch, length - 1);
             assert_eq!(batch.queued(), 1);
-            batch.taken(1);
+            sent_of(&mut batch, 1);
             assert_eq!(batch.small.capacity() > 0, kept, "{length} bytes");
         }
     }

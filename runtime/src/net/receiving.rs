@@ -159,8 +159,11 @@ impl Connection {
     }
 
     fn count_copies(&self, copied: u64) {
+        if copied == 0 {
+            return;
+        }
         let copies = &self.core().counters.copies;
-        if copied > 0 && copies.get() == 0 {
+        if copies.get() == 0 {
             tracing::warn!(
                 buffers = self.core().buffers.count(),
                 "few receive buffers are free, and what arrives is copied: readers lag, or keep \

@@ -36,7 +36,7 @@ use super::drained::Waiting;
 use super::outgoing::Outgoing;
 use super::piece::Piece;
 use crate::driver::{Completion, Kind};
-use crate::notify::wake;
+use crate::notify::{let_go, wake};
 
 /// So many bytes that are queued leave before the turn ends, so that the peer works on them while
 /// this core goes on. With less, a request of the kernel's costs more than it gains; with one at the
@@ -198,11 +198,9 @@ impl Connection {
         let taken = usize::try_from(result).unwrap_or(0);
         self.core().counters.bytes_sent.add(taken as u64);
         self.sending.in_flight.set(false);
-        // Taken out: the destructor of a piece may be anything, and come back here.
-        let mut batch = std::mem::take(&mut self.sending.out.borrow_mut().batch);
-        batch.taken(taken);
-        if !self.has_failed() {
-            self.sending.out.borrow_mut().batch = batch;
+        self.let_go_of(taken);
+        if self.has_failed() {
+            self.sending.forget();
         }
         match -result {
             ..=0 | libc::EINTR | libc::EAGAIN => {}
@@ -225,16 +223,24 @@ impl Connection {
         if self.queued() > 0 || self.sending.shut.get() {
             self.mark_dirty();
         }
-        self.wake_drained();
+        if !self.sending.waiting.borrow().is_empty() {
+            self.wake_drained();
+        }
+    }
+
+    /// Lets go of so many bytes that were sent, piece by piece: the destructor of one may be anything,
+    /// and come back here.
+    fn let_go_of(&self, mut bytes: usize) {
+        loop {
+            let piece = self.sending.out.borrow_mut().batch.take_sent(&mut bytes);
+            let Some(piece) = piece else { return };
+            let_go(piece);
+        }
     }
 
     /// Wakes those who wait for what is queued to become as little as it is.
     pub(super) fn wake_drained(&self) {
-        let places = match self.sending.waiting.borrow() {
-            // The places of those who waited once may be many.
-            waiting if waiting.is_empty() => return,
-            waiting => waiting.capacity(),
-        };
+        let places = self.sending.waiting.borrow().capacity();
         let queued = self.queued();
         let failed = self.has_failed();
         for place in 0..places {
