@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::task::cell::describe;
+use crate::task::waker::TaskId;
 
 /// An event within a core: one task awaits it, others make it happen.
 ///
@@ -78,7 +79,9 @@ impl Future for Notified<'_> {
 /// Wakes somebody on behalf of others. A foreign waker that panics is told of, and holds up
 /// nobody else: the completions and timers after it are other tasks'.
 pub(crate) fn wake(waker: Waker) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+    if let Some(task) = TaskId::of(&waker) {
+        task.wake();
+    } else if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         tracing::error!(panic = describe(&*payload), "a waker panicked");
     }
 }

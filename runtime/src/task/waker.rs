@@ -48,6 +48,11 @@ impl TaskId {
         ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(self.to_data(), &FUNCTIONS)) })
     }
 
+    /// Whom a waker wakes, if it is one of ours.
+    pub(crate) fn of(waker: &Waker) -> Option<TaskId> {
+        ptr::eq(waker.vtable(), &raw const FUNCTIONS).then(|| TaskId::from_data(waker.data()))
+    }
+
     pub(crate) fn wake(self) {
         crate::core::try_with(|core| match core {
             Some(core) if core.id == self.runtime => core.wake(self),
@@ -75,5 +80,7 @@ mod tests {
         assert!(waker.will_wake(&id.waker()));
         let other = TaskId { generation: 1, ..id };
         assert!(!waker.will_wake(&other.waker()));
+        assert_eq!(TaskId::of(&waker), Some(id));
+        assert_eq!(TaskId::of(Waker::noop()), None);
     }
 }
