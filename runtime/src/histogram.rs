@@ -32,10 +32,12 @@ fn last_of(class: usize) -> u64 {
     first + ((1 << shift) - 1)
 }
 
-/// Counts values. One thread owns it.
+/// Counts values. One thread owns it. The largest stands beside the lowest classes, which are counted
+/// most.
+#[repr(C)]
 pub(crate) struct Recorder {
-    classes: [Cell<u64>; CLASSES],
     largest: Cell<u64>,
+    classes: [Cell<u64>; CLASSES],
 }
 
 impl Default for Recorder {
