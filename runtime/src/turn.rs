@@ -79,10 +79,7 @@ impl Core {
 
     /// Whether anything but input is to be done in this turn.
     fn has_to_decide(&self, now: Instant) -> bool {
-        [Stage::Decide, Stage::Work, Stage::Background]
-            .iter()
-            .any(|&stage| self.tasks.is_ready(stage))
-            || self.is_timer_due(now)
+        self.tasks.is_ready_after(Stage::Input) || self.is_timer_due(now)
     }
 
     /// Has the kernel look again at the sockets that it was not watching: those that were paused or

@@ -46,6 +46,8 @@ pub(crate) struct Tasks {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
     ready: [RefCell<VecDeque<u32>>; Stage::COUNT],
+    /// A bit for each stage of which a task is ready.
+    stages: Cell<u8>,
     /// Those that woke themselves while they ran. They wait for the next turn.
     yielded: RefCell<Vec<TaskId>>,
     /// How many of those are background tasks.
@@ -65,6 +67,7 @@ impl Tasks {
             slots: RefCell::default(),
             free: RefCell::default(),
             ready: Default::default(),
+            stages: Cell::new(0),
             yielded: RefCell::default(),
             yielded_background: Cell::new(0),
             blocks: Blocks::new(),
@@ -127,7 +130,7 @@ impl Tasks {
         slot.stage = stage;
         slot.flags = flags | QUEUED;
         self.live.set(self.live.get() + 1);
-        self.ready[stage as usize].borrow_mut().push_back(index);
+        self.queue(stage, index);
         TaskId { runtime: self.runtime, generation: slot.generation, index }
     }
 
@@ -146,7 +149,7 @@ impl Tasks {
             let background = usize::from(slot.stage == Stage::Background);
             self.yielded_background.set(self.yielded_background.get() + background);
         } else {
-            self.ready[slot.stage as usize].borrow_mut().push_back(id.index);
+            self.queue(slot.stage, id.index);
         }
         true
     }
@@ -160,8 +163,18 @@ impl Tasks {
         }
     }
 
+    fn queue(&self, stage: Stage, index: u32) {
+        self.ready[stage as usize].borrow_mut().push_back(index);
+        self.stages.set(self.stages.get() | 1 << stage as u8);
+    }
+
     pub(crate) fn is_ready(&self, stage: Stage) -> bool {
-        !self.ready[stage as usize].borrow().is_empty()
+        self.stages.get() & 1 << stage as u8 != 0
+    }
+
+    /// Whether a task of any later stage is ready.
+    pub(crate) fn is_ready_after(&self, stage: Stage) -> bool {
+        self.stages.get() >> (stage as u8 + 1) != 0
     }
 
     /// Whether the task that was adopted has ended.
@@ -171,16 +184,13 @@ impl Tasks {
 
     /// Whether any task is ready, be it only in the next turn.
     pub(crate) fn any_ready(&self) -> bool {
-        !self.yielded.borrow().is_empty()
-            || self.ready.iter().any(|queue| !queue.borrow().is_empty())
+        self.stages.get() != 0 || !self.yielded.borrow().is_empty()
     }
 
     /// Whether any task that is not a background task is ready, be it only in the next turn.
     pub(crate) fn is_urgent(&self) -> bool {
         self.yielded.borrow().len() > self.yielded_background.get()
-            || self.ready[..Stage::Background as usize]
-                .iter()
-                .any(|queue| !queue.borrow().is_empty())
+            || self.stages.get() & ((1 << Stage::Background as u8) - 1) != 0
     }
 
     /// Makes those ready that yielded in the turn before.
@@ -194,14 +204,22 @@ impl Tasks {
         for id in yielded.drain(..) {
             let slot = &slots[id.index as usize];
             if slot.generation == id.generation {
-                self.ready[slot.stage as usize].borrow_mut().push_back(id.index);
+                self.queue(slot.stage, id.index);
             }
         }
     }
 
     /// The next ready task of a stage.
     pub(crate) fn next(&self, stage: Stage) -> Option<u32> {
-        self.ready[stage as usize].borrow_mut().pop_front()
+        if !self.is_ready(stage) {
+            return None;
+        }
+        let mut queue = self.ready[stage as usize].borrow_mut();
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.stages.set(self.stages.get() & !(1 << stage as u8));
+        }
+        next
     }
 
     /// Polls a task that was queued. Says how it ended, if it did.
