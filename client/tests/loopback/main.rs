@@ -8,5 +8,6 @@ mod live;
 mod remote;
 mod server;
 mod spans;
+mod switching;
 mod together;
 mod told;

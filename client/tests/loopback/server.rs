@@ -32,6 +32,8 @@ pub(crate) enum Answer {
     /// A notice of the start, and nothing more.
     Start,
     Silence,
+    /// Nothing, until it is cancelled: then it is withdrawn.
+    Wait,
     Hangup,
 }
 
@@ -135,7 +137,14 @@ impl Server {
                 self.requests.borrow_mut().push((*request, payload.to_vec()));
                 self.do_answer(stream, request, payload);
             }
-            Frame::Cancel(cancel) => self.cancels.borrow_mut().push(*cancel),
+            Frame::Cancel(cancel) => {
+                self.cancels.borrow_mut().push(*cancel);
+                if self.answer.get() == Answer::Wait {
+                    let (attempt, load) = (cancel.attempt, Load::default());
+                    let ended = Ended { attempt, how: How::Withdrawn, by: None, load };
+                    stream.send_with(|out| codec::encode(&Frame::Ended(ended), out));
+                }
+            }
             _ => {}
         }
     }
@@ -151,7 +160,7 @@ impl Server {
                 Frame::Overloaded(Overloaded { attempt, retry_after: RETRY_AFTER, load })
             }
             Answer::Start => Frame::Started(Started { attempt }),
-            Answer::Silence => return,
+            Answer::Silence | Answer::Wait => return,
             Answer::Hangup => return stream.abort(),
         };
         stream.send_with(|out| codec::encode(&frame, out));

@@ -11,7 +11,7 @@ use crate::ear::{fail_once, lines, listen};
 use crate::server::{Answer, LONG, READ, Server, World, config, run};
 
 /// Lets the client get on until that is so.
-async fn until(what: impl Fn() -> bool) {
+pub(crate) async fn until(what: impl Fn() -> bool) {
     let wait = async {
         while !what() {
             bowline_runtime::yield_now().await;

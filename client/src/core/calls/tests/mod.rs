@@ -12,6 +12,7 @@ mod plain;
 mod retrying;
 mod room;
 mod stranding;
+mod switching;
 mod tying;
 
 use core::time::Duration;
@@ -49,6 +50,8 @@ struct World {
     sends: Vec<(ReplicaId, Request)>,
     cancels: Vec<(ReplicaId, Cancel)>,
     done: Vec<Done>,
+    /// What replicas say of their load from now on.
+    load: Load,
 }
 
 fn station(replica: ReplicaId) -> Station {
@@ -81,6 +84,7 @@ impl World {
             sends: Vec::new(),
             cancels: Vec::new(),
             done: Vec::new(),
+            load: Load::default(),
         }
     }
 
@@ -166,7 +170,7 @@ impl World {
     ) -> Option<Done> {
         let unstarted = matches!(status, Status::NoSuchMethod | Status::BadRequest | Status::Stale);
         let attempt = attempt(call, n);
-        let reply = Reply { attempt, status, executed: !unstarted, load: Load::default() };
+        let reply = Reply { attempt, status, executed: !unstarted, load: self.load };
         let heard = self.calls.on_reply_with(from, &reply, brought, self.now);
         self.drain();
         match heard {
@@ -181,14 +185,14 @@ impl World {
 
     fn ended(&mut self, from: ReplicaId, call: CallKey, n: u16, how: How) {
         let by = (how != How::Shed && n < 2).then_some(n ^ 1);
-        let ended = Ended { attempt: attempt(call, n), how, by, load: Load::default() };
+        let ended = Ended { attempt: attempt(call, n), how, by, load: self.load };
         self.calls.on_ended(from, &ended, self.now);
         self.drain();
     }
 
     fn overloaded(&mut self, from: ReplicaId, call: CallKey, n: u16) {
         let attempt = attempt(call, n);
-        let overloaded = Overloaded { attempt, retry_after: MS(3), load: Load::default() };
+        let overloaded = Overloaded { attempt, retry_after: MS(3), load: self.load };
         self.calls.on_overloaded(from, &overloaded, self.now);
         self.drain();
     }
