@@ -1,5 +1,6 @@
 //! The owner of calls, against a few replicas that say what the test wants.
 
+mod balancing;
 mod book;
 mod fates;
 mod fresh;
