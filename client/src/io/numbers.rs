@@ -34,6 +34,10 @@ pub struct Snapshot {
     pub second_copies: bool,
     /// How the methods of the configuration are doing.
     pub methods: Vec<MethodState>,
+    /// Futures of calls that were polled, and neither told their result nor were dropped.
+    pub futures: usize,
+    /// Calls that have open spans: of themselves, or of copies that are still out.
+    pub spans: usize,
 }
 
 /// How a method of the configuration is doing, or its calls of one class.
@@ -66,6 +70,8 @@ impl Snapshot {
                     calls.policy_state(id).map(|policy| MethodState { method, class, policy })
                 })
                 .collect(),
+            futures: state.futures(),
+            spans: state.spans(),
         }
     }
 
@@ -223,6 +229,8 @@ const SWITCHES: &[Metric<u64>] = &[
 const GAUGES: &[Metric<f64>] = &[
     ("calls_waiting", "Calls that wait now.", |s| s.counters.waiting as f64),
     ("attempts_live", "Copies that are out now.", |s| s.counters.live as f64),
+    ("futures", "Futures of calls that have told no result yet.", |s| s.futures as f64),
+    ("spans", "Calls that have open spans.", |s| s.spans as f64),
     ("budget_level", "Tokens in the budget.", |s| f64::from(s.budget_level)),
     ("budget_outstanding", "Tokens that are out.", |s| f64::from(s.budget_outstanding)),
     ("hedge_ratio", "Hedges of all calls.", Snapshot::hedge_rate),
@@ -374,4 +382,174 @@ fn histogram(page: &mut String, name: &str, core: usize, of: &Histogram<u64>) {
     line(page, name, "_count", &labels, of.len());
     let sum = if of.is_empty() { 0.0 } else { of.mean() * of.len() as f64 / 1e9 };
     line(page, name, "_sum", &labels, format!("{sum:?}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Denied, SwitchedOff};
+
+    /// One in which every counter is another number.
+    fn counters() -> Counters {
+        let denied = Denied {
+            no_token: 101,
+            outstanding: 102,
+            method_no_token: 103,
+            method_outstanding: 104,
+            no_candidate: 105,
+            too_late: 106,
+            no_delay: 107,
+            attempts: 108,
+            too_large: 109,
+            not_idempotent: 110,
+            not_allowed: 111,
+            not_shared: 112,
+            from_extra: 113,
+            switched_off: 114,
+            killed: 115,
+        };
+        let switched_off =
+            SwitchedOff { pushback: 201, errors: 202, queued: 203, no_wins: 204, excess: 205 };
+        Counters {
+            calls: 1,
+            ok: 2,
+            failed: 3,
+            deadline_missed: 4,
+            cancelled: 5,
+            waiting: 6,
+            stranded: 7,
+            waited_for_room: 8,
+            room_kept: 9,
+            refused: 10,
+            attempts: 11,
+            replied: 12,
+            aborted: 13,
+            withdrawn: 14,
+            shed: 15,
+            rejected: 16,
+            lost: 17,
+            unwatched: 18,
+            live: 19,
+            tied: 20,
+            untied: 21,
+            relayed: 22,
+            both_started: 23,
+            hedges: 24,
+            hedge_wins: 25,
+            redispatches: 26,
+            uncharged: 27,
+            ejected: 28,
+            readmitted: 29,
+            retries: 30,
+            executions: 31,
+            wasted: 32,
+            errors: 33,
+            stale: 34,
+            unsaid: 35,
+            stray: 36,
+            denied,
+            switched_off,
+            switched_on: 37,
+        }
+    }
+
+    fn snapshot(counters: Counters) -> Snapshot {
+        let none = || Histogram::new(3).expect("three digits are a histogram's");
+        let histograms = Histograms { calls: none(), attempts: none(), losers: none() };
+        Snapshot {
+            counters,
+            histograms,
+            budget_level: 38,
+            budget_outstanding: 39,
+            connected: 3,
+            replicas: Vec::new(),
+            second_copies: true,
+            methods: Vec::new(),
+            futures: 40,
+            spans: 41,
+        }
+    }
+
+    /// What a counter is called on the page.
+    fn on_page(field: &str) -> &str {
+        match field {
+            "ok" => "calls_ok",
+            "failed" => "calls_failed",
+            "cancelled" => "calls_cancelled",
+            "waiting" => "calls_waiting",
+            "stranded" => "calls_stranded",
+            "waited_for_room" => "calls_waited_for_room",
+            "refused" => "calls_refused",
+            "deadline_missed" => "deadlines_missed",
+            "ejected" => "ejections",
+            "readmitted" => "readmissions",
+            "live" => "attempts_live",
+            same => same,
+        }
+    }
+
+    #[test]
+    fn every_counter_is_on_the_page_under_its_own_name() {
+        let page = snapshot(counters()).to_openmetrics(0);
+        let has = |line: &str| assert!(page.lines().any(|it| it == line), "{line} in {page}");
+        // As `Debug` tells them: fields are `name: value`, and groups are `name: Group {`.
+        let told = format!("{:#?}", counters());
+        let (mut group, mut found) = (String::new(), 0);
+        for line in told.lines().skip(1) {
+            let Some((field, value)) = line.trim().split_once(": ") else { continue };
+            let Some(value) = value.strip_suffix(',') else {
+                group = field.to_owned();
+                continue;
+            };
+            found += 1;
+            let grouped = line.starts_with("        ");
+            let group = if grouped { group.as_str() } else { "ends" };
+            match (group, field) {
+                ("ends", "replied" | "aborted" | "withdrawn" | "shed" | "rejected" | "lost") => {
+                    has(&format!(
+                        "bowline_client_ends_total{{core=\"0\",how=\"{field}\"}} {value}"
+                    ));
+                }
+                ("ends", "waiting" | "live") => {
+                    has(&format!("bowline_client_{}{{core=\"0\"}} {value}", on_page(field)));
+                }
+                ("ends", _) => {
+                    has(&format!("bowline_client_{}_total{{core=\"0\"}} {value}", on_page(field)));
+                }
+                (group, _) => {
+                    has(&format!(
+                        "bowline_client_{group}_total{{core=\"0\",reason=\"{field}\"}} {value}"
+                    ));
+                }
+            }
+        }
+        assert_eq!(found, 37 + 15 + 5);
+    }
+
+    #[test]
+    fn ratios_are_of_what_their_names_say() {
+        let counters = Counters {
+            calls: 40,
+            ok: 20,
+            failed: 8,
+            cancelled: 4,
+            waiting: 8,
+            executions: 48,
+            hedges: 10,
+            hedge_wins: 5,
+            ..Counters::default()
+        };
+        let snapshot = snapshot(counters);
+        let ratios = (snapshot.hedge_rate(), snapshot.win_rate(), snapshot.amplification());
+        assert_eq!(ratios, (0.25, 0.5, 1.5));
+        let page = snapshot.to_openmetrics(0);
+        let has = |line: &str| assert!(page.lines().any(|it| it == line), "{line} in {page}");
+        has("bowline_client_hedge_ratio{core=\"0\"} 0.25");
+        has("bowline_client_win_ratio{core=\"0\"} 0.5");
+        has("bowline_client_amplification_ratio{core=\"0\"} 1.5");
+        has("bowline_client_budget_level{core=\"0\"} 38");
+        has("bowline_client_budget_outstanding{core=\"0\"} 39");
+        has("bowline_client_futures{core=\"0\"} 40");
+        has("bowline_client_spans{core=\"0\"} 41");
+    }
 }

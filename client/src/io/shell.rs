@@ -204,6 +204,16 @@ impl Shell {
 }
 
 impl State {
+    /// How many futures wait for their result.
+    pub(super) fn futures(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// How many calls have open spans.
+    pub(super) fn spans(&self) -> usize {
+        self.spans.as_ref().map_or(0, Spans::open)
+    }
+
     fn carry_out(&mut self, now: Instant) {
         while let Some(effect) = self.calls.poll_effect() {
             match effect {

@@ -32,6 +32,11 @@ impl Spans {
         tracing::enabled!(target: "bowline::call", Level::DEBUG).then(Spans::default)
     }
 
+    /// How many calls have some that are open.
+    pub(super) fn open(&self) -> usize {
+        self.calls.len()
+    }
+
     /// A copy goes out; with the first, its call has begun.
     pub(super) fn sent(&mut self, replica: ReplicaId, request: &Request, now: Instant) {
         let seq = request.attempt.seq.0;

@@ -4,6 +4,7 @@ mod allocations;
 mod calls;
 mod connections;
 mod ear;
+mod fates;
 mod live;
 mod remote;
 mod server;

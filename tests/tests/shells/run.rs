@@ -356,9 +356,12 @@ async fn settle(
     make(client.clone(), plain, plan.calls.len(), probe, true).await?;
     sleep(SETTLE).await;
 
-    let Snapshot { counters, budget_outstanding, connected, .. } = client.snapshot();
+    let Snapshot { counters, budget_outstanding, connected, futures, .. } = client.snapshot();
     if !counters.reconcile() || counters.waiting + counters.live > 0 || budget_outstanding > 0 {
         return Err(format!("{budget_outstanding} tokens are out: {counters:?}"));
+    }
+    if futures > 0 {
+        return Err(format!("{futures} futures are kept of calls that are over"));
     }
     if connected != plan.servers {
         return Err(format!("{connected} of {} servers are connected", plan.servers));
