@@ -6,6 +6,7 @@ mod connections;
 mod ear;
 mod fates;
 mod live;
+mod page;
 mod remote;
 mod server;
 mod spans;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline_client::io::MethodConfig;
 use bowline_client::{Client, Config, Replica};
-use bowline_protocol::{Method, MethodInfo, ReplicaId, ServiceInfo};
+use bowline_protocol::{Method, MethodInfo, ReplicaId, ServiceInfo, TraceContext};
 use bowline_runtime::{sleep, spawn};
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
@@ -18,8 +18,13 @@ use crate::PATIENCE;
 const WAIT: Method = Method(1);
 /// Answers with how much time it has, in milliseconds.
 const TELL: Method = Method(2);
-const METHODS: &[MethodInfo] =
-    &[MethodInfo::new(WAIT, "wait").idempotent(), MethodInfo::new(TELL, "tell").idempotent()];
+/// Answers with the trace that it belongs to.
+const TRACE: Method = Method(3);
+const METHODS: &[MethodInfo] = &[
+    MethodInfo::new(WAIT, "wait").idempotent(),
+    MethodInfo::new(TELL, "tell").idempotent(),
+    MethodInfo::new(TRACE, "trace").idempotent(),
+];
 
 static STARTED: AtomicU64 = AtomicU64::new(0);
 static CANCELLED: AtomicU64 = AtomicU64::new(0);
@@ -37,6 +42,9 @@ impl Service for Back {
     async fn call(&self, context: Context, _: Payload) -> Result<Vec<u8>, Failure> {
         if context.method() == TELL {
             return Ok((context.remaining().as_millis() as u64).to_le_bytes().to_vec());
+        }
+        if context.method() == TRACE {
+            return Ok(format!("{:?}", context.trace()).into_bytes());
         }
         STARTED.fetch_add(1, Ordering::SeqCst);
         context.cancelled().await;
@@ -62,7 +70,7 @@ impl Service for Front {
 }
 
 #[test]
-fn a_call_within_another_ends_with_it_and_by_its_deadline() {
+fn a_call_within_another_ends_with_it_and_by_its_deadline_and_is_of_its_trace() {
     let back = serve(Back, |builder| builder);
     let address = back.address();
     let front = Server::builder()
@@ -76,7 +84,9 @@ fn a_call_within_another_ends_with_it_and_by_its_deadline() {
             };
             let mut config = Config::new([Replica::new(0, address)]);
             config.connect_wait = PATIENCE;
-            let config = config.method(WAIT, patient()).method(TELL, patient());
+            let config = [WAIT, TELL, TRACE]
+                .into_iter()
+                .fold(config, |config, method| config.method(method, patient()));
             Client::connect(config).await.map(Front).map_err(io::Error::other)
         })
         .expect("a server");
@@ -85,6 +95,17 @@ fn a_call_within_another_ends_with_it_and_by_its_deadline() {
         let left =
             Duration::from_millis(u64::from_le_bytes(told[..].try_into().expect("a number")));
         assert!(left <= PATIENCE, "{left:?} is the inner client's own deadline");
+
+        let trace = TraceContext { trace: [1; 16], parent: [2; 8], flags: 1 };
+        for trace in [Some(trace), None] {
+            let call = client.call(TRACE, b"").deadline(PATIENCE);
+            let call = match trace {
+                Some(trace) => call.trace(trace),
+                None => call,
+            };
+            let told = call.await.expect("a reply");
+            assert_eq!(String::from_utf8_lossy(&told), format!("{trace:?}"), "in the same trace");
+        }
 
         // Longer than the test: only the cancel can end it.
         let call = client.call(WAIT, b"").deadline(10 * PATIENCE);
