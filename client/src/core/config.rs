@@ -82,7 +82,8 @@ pub struct Config {
     /// distance of the replica and, if it is one of `labels`, label. 1 to 1024.
     pub max_methods: u16,
     /// Labels whose calls have estimates of their own (a cache hit expected, a large tenant). Up to
-    /// 15.
+    /// 15. It is the caller's label that counts: what only the reply says, such as whether it came from
+    /// a cache, is known too late to choose a delay by.
     pub labels: Vec<Label>,
     /// What pays for extra copies. Shared by all cores of a client.
     pub budget: Arc<Budget>,

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_what_a_file_may_say_only_the_largest_reply_is_not_followed() {
+    fn of_what_a_file_may_say_only_the_largest_reply_and_the_labels_are_not_followed() {
         let replica = "[[replica]]\nid = 1\naddress = \"127.0.0.1:7000\"\n";
         let read = |text: &str| Config::from_toml(&format!("{text}{replica}")).unwrap();
         let others = "second_copies = false\nzone = \"a\"\nregion = \"b\"\npick = \"first\"\n\
@@ -255,6 +255,8 @@ mod tests {
         assert_eq!(unfollowed(&read(""), &read(others)), []);
         let found = unfollowed(&read(""), &read("max_reply = 4_194_304\n"));
         assert_eq!(found, [("max_reply", "1048576".to_owned(), "4194304".to_owned())]);
+        let found = unfollowed(&read(""), &read("labels = [\"hit\"]\n"));
+        assert_eq!(found.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), ["core.labels"]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! replicas have to be said. What is left out is as the defaults of the settings' types say, which
 //! are named in brackets: there the units and ranges stand, too. Spans have a unit: `"10us"`,
 //! `"1.5ms"`, `"2s"`, `"5min"`, `"1h"`. Clients that watch the file ([`Live::watch`](super::Live::watch))
-//! follow all of it while they run, but `max_reply`: another value of that is logged, and counts from
-//! the next start.
+//! follow all of it while they run, but `max_reply` and `labels`: another value of those is logged, and
+//! counts from the next start.
 //!
 //! ```
 //! let config = bowline_client::Config::from_toml(r#"
@@ -16,6 +16,7 @@
 //!     load_lifetime = "100ms"     # what a replica says of its load and freshness counts so long
 //!     reserve = "0s"              # of each deadline for the caller's own work after the reply
 //!     patience = "1s"             # a call waits so long for a replica to be connected
+//!     labels = ["hit", "disk"]    # calls with these have delays of their own: not followed on reload
 //!     max_reply = 1048576         # the largest payload of a reply, in bytes: not followed on reload
 //!     retry = { most = 2, first = "1ms", max = "100ms" }   # what all replicas refused
 //!     eject = { after = 5, first = "1s", max = "30s" }     # or { enabled = false }

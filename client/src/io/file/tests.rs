@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use bowline_protocol::{Status, TrafficClass};
+use bowline_protocol::{Label, Status, TrafficClass};
 
 use super::*;
 use crate::core::{
@@ -88,6 +88,19 @@ fn the_switch_and_the_budgets_are_read() {
     let config = read("[[method]]\nid = 3\nbudget = { burst = 7 }\n");
     assert_eq!(config.methods[0].1.budget.as_ref().unwrap().level(), 7);
     assert!(config.core.switch.is_on());
+}
+
+#[test]
+fn labels_are_read_whole_or_refused() {
+    let with = |labels: &str| Config::from_toml(&format!("labels = {labels}\n{REPLICA}"));
+    let config = with("[\"hit\", \"disk\"]").unwrap();
+    assert_eq!(config.core.labels, ["hit", "disk"].map(Label::new));
+    let long = "x".repeat(33);
+    let error = with(&format!("[\"{long}\"]")).unwrap_err().to_string();
+    assert_eq!(error, format!("line 1: the label {long:?} is longer than 32 bytes"));
+    let many = vec!["\"x\""; 16].join(", ");
+    let error = with(&format!("[{many}]")).unwrap_err().to_string();
+    assert_eq!(error, "line 1: labels is 16 long, but must be up to 15 long");
 }
 
 #[test]

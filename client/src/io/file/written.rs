@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bowline_protocol::{Method, Status, TrafficClass};
+use bowline_protocol::options::MAX_LABEL;
+use bowline_protocol::{Label, Method, Status, TrafficClass};
 use serde::Deserialize;
 
 use super::resolve::{Found, find_set, is_record, resolve};
@@ -33,6 +34,7 @@ pub(super) struct Written {
     patience: Option<Span>,
     pub(super) max_reply: Option<u32>,
     reserve: Option<Span>,
+    labels: Option<Vec<WrittenLabel>>,
     retry: Option<WrittenRetry>,
     eject: Option<WrittenEject>,
     pub(super) replica: Vec<WrittenReplica>,
@@ -42,6 +44,22 @@ pub(super) struct Written {
 
 const fn yes() -> bool {
     true
+}
+
+/// A label, of which nothing is cut off.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct WrittenLabel(Label);
+
+impl TryFrom<String> for WrittenLabel {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<WrittenLabel, String> {
+        let label = Label::new(&text);
+        let whole = label.as_str() == text;
+        let long = || format!("the label {text:?} is longer than {MAX_LABEL} bytes");
+        if whole { Ok(WrittenLabel(label)) } else { Err(long()) }
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -85,6 +103,9 @@ impl Written {
         set(&mut core.load_lifetime, self.load_lifetime);
         set(&mut core.patience, self.patience);
         set(&mut core.reserve, self.reserve);
+        if let Some(labels) = &self.labels {
+            core.labels = labels.iter().map(|label| label.0).collect();
+        }
         core.pick = self.pick.map_or(core.pick, WrittenPick::rule);
         core.retry = self.retry.as_ref().map(WrittenRetry::config).or(core.retry);
         core.eject = self.eject.as_ref().map_or(core.eject, WrittenEject::config);

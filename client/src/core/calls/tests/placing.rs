@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::{EjectConfig, Notice, OffReason, Placement};
-use bowline_protocol::{OptionSet, TrafficClass};
+use bowline_protocol::{Label, OptionSet, TrafficClass};
 
 fn place(world: &mut World, id: ReplicaId, change: impl FnOnce(&mut Placement)) {
     let mut placement = Placement { domain: u32::from(id.0), ..Placement::default() };
@@ -158,8 +158,10 @@ fn a_replica_that_is_taken_out_finishes_what_it_has_and_gets_nothing_new() {
 }
 
 #[test]
-fn calls_of_another_class_or_size_do_not_teach_the_delay() {
-    let mut world = World::new();
+fn calls_of_another_class_size_label_or_distance_do_not_teach_the_delay() {
+    let (hit, other) = (Label::new("hit"), Label::new("other"));
+    let mut world = World::with(BudgetConfig::default(), |config| config.labels = vec![hit]);
+    place(&mut world, C, |c| c.distance = 1);
     let least_samples = 10;
     let percentile = crate::core::Percentile { least_samples, ..Default::default() };
     let delay = Delay::Percentile(percentile);
@@ -171,14 +173,25 @@ fn calls_of_another_class_or_size_do_not_teach_the_delay() {
         world.ok(A, call, 0);
     }
     let slow = OptionSet { class: Some(TrafficClass(1)), ..OptionSet::NONE };
+    let labelled = |label| OptionSet { label: Some(label), ..OptionSet::NONE };
     let of = [
         (Spec { options: slow, ..world.spec(policy) }, 1),
         (Spec { size: 5000, ..world.spec(policy) }, 2),
+        (Spec { options: labelled(hit), ..world.spec(policy) }, 3),
+        (Spec { options: labelled(other), ..world.spec(policy) }, 3),
     ];
     for (spec, denied) in of {
         world.try_start(spec).unwrap();
         assert_eq!(world.calls.counters().denied.no_delay, denied);
     }
+    world.sends.clear();
+    let call = world.start(policy);
+    // What has to go to the far replica in the end takes longer there than anyone knows.
+    world.overloaded(A, call, 0);
+    world.overloaded(B, call, 1);
+    assert_eq!(world.sends.pop().unwrap().0, C);
+    assert_eq!(world.calls.counters().denied.no_delay, 4);
+    world.pass(MS(3));
     world.sends.clear();
     world.start(policy);
     world.pass(MS(3));
