@@ -346,6 +346,18 @@ mod tests {
     }
 
     #[test]
+    fn names_are_looked_up_again_in_their_turn_though_nobody_touches_the_file() {
+        let (_folder, _, mut source, mut config) = source(&written(7000));
+        let replica = Replica::new(1, "10.9.9.9:7000".parse().unwrap());
+        config.replicas = vec![Replica { host: Some("localhost:7000".to_owned()), ..replica }];
+        assert!(source.next(false, &config).is_none(), "not before names have their turn");
+        source.every = Duration::ZERO;
+        let found = source.next(false, &config).expect("it has moved").unwrap();
+        assert!(found.replicas[0].address.ip().is_loopback());
+        assert!(source.next(false, &found).is_none(), "and stays there");
+    }
+
+    #[test]
     fn a_set_has_the_members_that_are_found_now_and_all_of_them_while_none_are() {
         let single = Replica::new(9, "10.0.0.9:7000".parse().unwrap());
         let member = |id: u16, weight| Replica {
