@@ -123,6 +123,28 @@ fn when_nobody_needs_the_parent_its_calls_are_cancelled_on_the_wire() {
     });
 }
 
+#[test]
+fn the_first_replies_are_enough_though_others_fail_unless_too_few_are_left() {
+    run(async {
+        let world = world().await;
+        // It fails at once, before any other is sent.
+        let with_late = || {
+            let late = world.client.call(Method(1), [1]).deadline(Duration::ZERO);
+            FanOut::new([late].into_iter().chain(calls(&world).skip(1)))
+        };
+        let mut two = with_late().first(2).await.unwrap();
+        two.sort_by_key(|&(call, _)| call);
+        assert_eq!(
+            two.iter().map(|(call, reply)| (*call, reply[0])).collect::<Vec<_>>(),
+            [(1, 2), (2, 3)]
+        );
+        world.servers[1].answer.set(Answer::Fail(Status::App(7)));
+        let too_few = with_late().first(2).await.unwrap_err();
+        assert_eq!((too_few.call, too_few.calls), (1, 3), "it is the second that fails");
+        assert_eq!(too_few.failure.error().kind, ErrorKind::App(7));
+    });
+}
+
 async fn join<A: Future, B: Future>(one: A, two: B) -> (A::Output, B::Output) {
     let (mut one, mut two) = (std::pin::pin!(one), std::pin::pin!(two));
     let (mut first, mut second) = (None, None);
