@@ -112,6 +112,21 @@ fn a_method_pays_out_of_its_own_budget_and_the_clients() {
 }
 
 #[test]
+fn a_method_has_no_more_second_copies_out_than_its_own_budget_allows() {
+    let mut world = World::new();
+    let one = BudgetConfig { outstanding: 1, ..BudgetConfig::default() };
+    let own = std::sync::Arc::new(Budget::new(one).unwrap());
+    world.calls.limit(world.tied, Some(own.clone())).unwrap();
+    let (first, _) = (world.start(world.tied), world.start(world.tied));
+    let denied = world.calls.counters().denied;
+    assert_eq!((denied.method_outstanding, denied.method_no_token, denied.no_token), (1, 0, 0));
+    assert_eq!((own.outstanding(), world.outstanding()), (1, 1));
+    world.ok(A, first, 0).unwrap();
+    world.start(world.tied);
+    assert_eq!(world.calls.counters().denied.method_outstanding, 1, "it has come back");
+}
+
+#[test]
 fn what_the_clients_budget_denies_the_methods_gets_back() {
     let none = BudgetConfig { burst: 0, ..BudgetConfig::default() };
     let mut world = World::with(none, |_| {});
