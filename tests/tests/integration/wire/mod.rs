@@ -12,6 +12,7 @@ mod losers;
 mod nested;
 mod options;
 mod services;
+mod tower;
 
 use std::net::SocketAddr;
 
