@@ -375,6 +375,12 @@ fn bucketed(times: &Histogram<u32>) -> (f64, Vec<(f64, u64)>) {
 
 #[cfg(test)]
 mod tests {
+    use std::format;
+
+    use bowline_runtime::Metrics;
+
+    use super::super::stats::Snapshot;
+    use super::super::tally::Rows;
     use super::*;
 
     #[test]
@@ -384,5 +390,48 @@ mod tests {
             "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}z"
         );
         assert_eq!(printable("zoë \"9\""), "zoë \"9\"");
+    }
+
+    fn text(page: Page) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(page));
+        let mut text = String::new();
+        text::encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    /// A counter that is renamed must not fall out of its family without a word.
+    #[test]
+    fn every_counter_is_on_the_page_once_with_its_value() {
+        let times = || Histogram::new(2).unwrap();
+        let histograms = Histograms { methods: Vec::new(), stop: times(), orphan: times() };
+        let from = |first: u64| move |place: usize| first + place as u64;
+        let snapshot = Snapshot {
+            copies: Stats::from_values(std::array::from_fn(from(7_000))),
+            connections: IoStats::from_values(std::array::from_fn(from(8_000))),
+            ..Snapshot::default()
+        };
+        let core = Collected {
+            snapshot,
+            slots: 1,
+            overloaded: false,
+            rows: Rows::default(),
+            runtime: Metrics::default(),
+            histograms: Box::new(histograms),
+        };
+        let ledger = LedgerStats::from_values(std::array::from_fn(from(9_000)));
+        let page =
+            Page { cores: [core].into(), names: Vec::new(), ledger: Some(ledger), visits: None };
+        let text = text(page);
+        let copies = Stats::NAMES.into_iter().zip(snapshot.copies.values());
+        let connections = IoStats::NAMES.into_iter().zip(snapshot.connections.values());
+        let results = LedgerStats::NAMES.into_iter().zip(ledger.values());
+        for (name, value) in copies.chain(connections).chain(results) {
+            let ending = format!(" {value}");
+            let found: Vec<&str> = text.lines().filter(|line| line.ends_with(&ending)).collect();
+            let [line] = found[..] else { panic!("{name} is in {found:?}") };
+            let what = name.rsplit('_').next().unwrap();
+            assert!(line.contains(what), "{name} is in {line}");
+        }
     }
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use bowline_protocol::service::{Raw, ServiceError};
 use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Features, Frame, Freshness, Key, Label, Method, OptionSet,
-    PayloadOf, ReplicaId, Request, Segment, Tie, TraceContext, TrafficClass, Twin, codec,
+    Cancel, CancelReason, Features, Frame, Freshness, Key, Label, Method, OptionSet, PayloadOf,
+    ReplicaId, Request, Segment, TraceContext, TrafficClass, codec,
 };
 use bowline_runtime::yield_now;
 use bowline_server::io::{Holding, Limits};
 use bowline_server::{Context, Server, Typed};
 
-use crate::eventually;
-use crate::peer::{Came, FakeReplica, Peer, calling, plain, station};
+use crate::peer::{Came, FakeReplica, Peer, calling, plain, tied, twin_of};
 use crate::service::{COUNT, ECHO, Hands, LOOK, ONCE};
+use crate::{ear, eventually};
 
 /// Copies in a round.
 const COPIES: u64 = 200;
@@ -64,16 +64,6 @@ fn send_all(client: &mut Peer, requests: impl Iterator<Item = Request>) {
     client.send_bytes(&bytes);
 }
 
-fn tied(method: Method, seq: u64) -> Request {
-    let twin = Twin { station: station(2), n: 0 };
-    let tie = Some(Tie { twin, window: Duration::from_secs(5) });
-    Request { attempt: Attempt { n: 1, ..plain(seq).attempt }, tie, ..calling(method, seq) }
-}
-
-fn cancel(request: Request, reason: CancelReason) -> Cancel {
-    Cancel { attempt: request.attempt, reason, lifetime: Duration::from_secs(5) }
-}
-
 fn limits() -> Limits {
     Limits { slots: 8, ..Limits::default() }
 }
@@ -102,11 +92,10 @@ fn tied_withdrawn_and_aborted_requests_allocate_nothing() {
     let mut watch = Watch { client: Peer::client(server.address()), next: 0 };
     watch.settles(|client, first| {
         // Half of them wait until they are cancelled, running or queued; the others are answered.
-        let copies = |method| (first..first + COPIES / 2).map(move |seq| tied(method, seq));
-        let echoes = (first + COPIES / 2..first + COPIES).map(|seq| tied(ECHO, seq));
+        let copies = |method| (first..first + COPIES / 2).map(move |seq| tied(method, seq, 1));
+        let echoes = (first + COPIES / 2..first + COPIES).map(|seq| tied(ECHO, seq, 1));
         send_all(client, copies(LOOK).chain(echoes));
-        let by_twin = CancelReason::TwinStarted { by: Twin { station: station(2), n: 0 } };
-        copies(LOOK).for_each(|copy| mouth.send(&Frame::Cancel(cancel(copy, by_twin))));
+        copies(LOOK).for_each(|copy| mouth.send(&Frame::Cancel(twin_of(copy))));
         for _ in 0..COPIES {
             assert!(matches!(client.next(), Came::Ended(_) | Came::Reply(..)));
         }
@@ -209,13 +198,16 @@ fn shed_and_refused_requests_allocate_nothing() {
         for _ in 1..COPIES {
             assert!(matches!(client.next(), Came::Ended(_) | Came::Overloaded(_)));
         }
-        client.send(&Frame::Cancel(cancel(holder, CancelReason::CallerDone)));
+        let (reason, lifetime) = (CancelReason::CallerDone, Duration::ZERO);
+        client.send(&Frame::Cancel(Cancel { attempt: holder.attempt, reason, lifetime }));
         assert!(matches!(client.next(), Came::Ended(_)));
     });
 }
 
+/// Nor does that their traces are sampled: the core asks whether anybody listens, and nobody does.
 #[test]
 fn requests_with_options_and_in_segments_allocate_nothing() {
+    ear::install();
     let server = Hands::default().serve_with(|builder| builder.limits(limits()));
     let features = Features::OPTIONS.with(Features::SEGMENTS).with(Features::CREDIT);
     let mut watch = Watch { client: Peer::client_that(features, server.address()), next: 0 };

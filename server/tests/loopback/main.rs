@@ -6,12 +6,14 @@ mod allocations;
 mod basics;
 mod credit;
 mod descriptors;
+mod ear;
 mod hostile;
 mod large;
 mod mesh;
 mod peer;
 mod seen;
 mod service;
+mod spans;
 mod stalls;
 mod told;
 

@@ -5,39 +5,26 @@ use std::time::Duration;
 
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Features, Frame, Goodbye, GoodbyeReason, Hello, How, LinkConfig,
-    Method, OptionSet, ReplicaId, Request, Started, Station, Tie, Twin, codec,
+    OptionSet, ReplicaId, Request, Started, Station, Tie, Twin, codec,
 };
 use bowline_server::io::Running;
 
 use crate::eventually;
-use crate::peer::{Came, FakeReplica, Peer, calling, plain, station};
+use crate::peer::{Came, FakeReplica, Peer, calling, plain, station, tied, twin_of};
 use crate::service::{ECHO, HOLD, Hands, YIELD};
 
 const SEGMENTS: Features = Features::OPTIONS.with(Features::SEGMENTS);
 
-/// Copy n of a tied call, whose twin is on replica 2.
-fn tied(method: Method, seq: u64, n: u16) -> Request {
-    let twin = Twin { station: station(2), n: 1 - n };
-    let tie = Some(Tie { twin, window: Duration::from_secs(5) });
-    Request { attempt: Attempt { n, ..plain(seq).attempt }, tie, ..calling(method, seq) }
-}
-
-/// What replica 2 says when the twin of this copy starts there.
-fn twin_of(request: Request) -> Cancel {
-    let reason = CancelReason::TwinStarted { by: request.tie.unwrap().twin };
-    Cancel { attempt: request.attempt, reason, lifetime: Duration::from_secs(5) }
-}
-
 /// A server with a peer that is under the test's hands: the peer's ear for the server's cancels,
 /// and its mouth for its own.
-struct Pair {
-    hands: Hands,
-    server: Running,
-    ear: Peer,
-    mouth: Peer,
+pub(crate) struct Pair {
+    pub(crate) hands: Hands,
+    pub(crate) server: Running,
+    pub(crate) ear: Peer,
+    pub(crate) mouth: Peer,
 }
 
-fn pair(slots: u32) -> Pair {
+pub(crate) fn pair(slots: u32) -> Pair {
     let fake = FakeReplica::new(2);
     let hands = Hands::default();
     let peers = [(ReplicaId(2), fake.address().into())];

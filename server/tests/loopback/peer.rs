@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use bowline_protocol::{
-    Attempt, Cause, ClientId, Credit, Features, Frame, Hello, HelloAck, Inbox, Method, Ping,
-    ReplicaId, Request, Seq, Station, Status, Takes, codec,
+    Attempt, Cancel, CancelReason, Cause, ClientId, Credit, Features, Frame, Hello, HelloAck,
+    Inbox, Method, Ping, ReplicaId, Request, Seq, Station, Status, Takes, Tie, Twin, codec,
 };
 use std::time::{Duration, Instant};
 
@@ -223,6 +223,19 @@ pub(crate) const fn plain(seq: u64) -> Request {
 
 pub(crate) const fn calling(method: Method, seq: u64) -> Request {
     Request { method, ..plain(seq) }
+}
+
+/// Copy n of a tied call, whose twin is on replica 2.
+pub(crate) fn tied(method: Method, seq: u64, n: u16) -> Request {
+    let twin = Twin { station: station(2), n: 1 - n };
+    let tie = Some(Tie { twin, window: Duration::from_secs(5) });
+    Request { attempt: Attempt { n, ..plain(seq).attempt }, tie, ..calling(method, seq) }
+}
+
+/// What replica 2 says when the twin of this copy starts there.
+pub(crate) fn twin_of(request: Request) -> Cancel {
+    let reason = CancelReason::TwinStarted { by: request.tie.unwrap().twin };
+    Cancel { attempt: request.attempt, reason, lifetime: Duration::from_secs(5) }
 }
 
 pub(crate) const fn station(replica: u16) -> Station {

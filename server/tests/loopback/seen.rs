@@ -1,27 +1,21 @@
 //! What a server shows of itself.
 
-use std::collections::BTreeMap;
-use std::fmt::{Debug, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use bowline_protocol::{
-    Cancel, CancelReason, Credit, Features, Frame, How, Key, Label, MethodInfo, OptionSet,
-    ServiceInfo, Status, Takes, TraceContext, TrafficClass,
+    Credit, Features, Frame, How, Key, Label, Method, MethodInfo, OptionSet, Request, ServiceInfo,
+    Status, Takes, TrafficClass,
 };
 use bowline_runtime::exposition::fetch;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use bowline_server::io::Limits;
 use bowline_server::io::once::Ledger;
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
 use crate::eventually;
-use crate::peer::{Peer, calling, plain};
-use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands};
+use crate::mesh::{Pair, pair};
+use crate::peer::{Peer, calling, plain, tied, twin_of};
+use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands, TELL, YIELD};
 
 /// The value of the sample of this name that has all these labels.
 fn value(page: &str, name: &str, labels: &[&str]) -> f64 {
@@ -89,6 +83,85 @@ fn a_page_tells_what_credit_is_left_and_what_waits_for_its_clients_to_read() {
     assert_eq!(of("bowline_credit_withheld_bytes"), 4.0);
     assert_eq!(of("bowline_credit_left_requests"), 7.0);
     assert_eq!(of("bowline_clients"), 1.0);
+}
+
+#[test]
+fn a_page_tells_where_replies_came_from() {
+    let server = Hands::default().serve();
+    let mut client = Peer::client_with_options(server.address());
+    for seq in 1..=3 {
+        client.request(calling(if seq == 2 { ECHO } else { TELL }, seq), b"");
+        client.reply();
+    }
+    let page = server.control().page();
+    let calls = |labels: [&str; 2]| value(&page, "bowline_calls_total", &labels);
+    assert_eq!(calls(["method=\"tell\"", "cache=\"told\""]), 2.0);
+    assert_eq!(calls(["method=\"echo\"", "cache=\"\""]), 1.0);
+}
+
+#[test]
+fn a_page_tells_how_copies_ended_and_what_twins_had_to_do_with_it() {
+    let Pair { hands, server, mut mouth, ear: _ear } = pair(3);
+    let snapshot = || server.control().snapshot();
+    let mut client = Peer::client(server.address());
+    let mut orphan = Peer::client(server.address());
+    let runs = tied(YIELD, 1, 1);
+    client.request(runs, b"");
+    client.request(calling(HOLD, 2), b"");
+    orphan.request(calling(YIELD, 3), b"");
+    hands.await_started(3);
+    // No copy has ended so far: none is refused as it would wait too long.
+    client.request(Request { remaining: Duration::from_millis(1), ..plain(4) }, b"");
+    assert_eq!(client.ended().how, How::Shed);
+    let waits = tied(ECHO, 5, 1);
+    client.request(waits, b"");
+    eventually("it waits", || snapshot().copies.queued == 1);
+    mouth.send(&Frame::Cancel(twin_of(waits)));
+    assert_eq!(client.ended().how, How::Withdrawn);
+    let late = tied(ECHO, 6, 1);
+    mouth.send(&Frame::Cancel(twin_of(late)));
+    eventually("a tombstone waits", || snapshot().tombstones == 1);
+    client.request(late, b"");
+    assert_eq!(client.ended().how, How::Withdrawn);
+    client.request(calling(Method(99), 7), b"");
+    assert_eq!(client.reply().1, Status::NoSuchMethod);
+    mouth.send(&Frame::Cancel(twin_of(runs)));
+    assert_eq!(client.ended().how, How::Aborted);
+    drop(orphan);
+    eventually("nothing runs for nobody", || snapshot().copies.running == 1);
+
+    let page = server.control().page();
+    let of = |name: &str, label: &str| value(&page, &format!("bowline_{name}"), &[label]);
+    for end in [
+        "aborted_by_twin",
+        "shed_expired",
+        "withdrawn_by_twin",
+        "withdrawn_by_tombstone",
+        "dropped_running",
+    ] {
+        assert_eq!(of("copies_ended_total", &format!("end=\"{end}\"")), 1.0, "{end}");
+    }
+    assert_eq!(of("requests_rejected_total", "reason=\"no_method\""), 1.0);
+    assert_eq!(of("double_starts_total", ""), 1.0);
+    assert_eq!(of("cancels_total", "what=\"sent\""), 1.0);
+    assert_eq!(of("cancels_total", "what=\"received\""), 3.0);
+    assert_eq!(of("tombstones_total", "what=\"hit\""), 1.0);
+    assert_eq!(of("mesh_up", "core=\"0\""), 1.0);
+    assert_eq!(of("slots", "core=\"0\""), 3.0);
+    assert_eq!(of("orphan_seconds_count", ""), 1.0);
+    assert_eq!(of("stop_seconds_count", ""), 2.0);
+    hands.open();
+}
+
+#[test]
+fn a_page_tells_what_would_have_been_shed() {
+    let server = Hands::default().serve_with(|builder| builder.shed_in_the_dark(true));
+    let mut client = Peer::client(server.address());
+    client.request(Request { remaining: Duration::ZERO, ..plain(1) }, b"late");
+    assert_eq!(client.reply().2, b"late");
+    let page = server.control().page();
+    let dark = |reason| value(&page, "bowline_shedding_dark_total", &[reason]);
+    assert_eq!((dark("reason=\"too_late\""), dark("reason=\"wait\"")), (1.0, 0.0));
 }
 
 /// Has an effect in its store of results for each key.
@@ -159,98 +232,4 @@ fn an_address_of_metrics_that_is_taken_is_an_error_by_name() {
     let builder = bowline_server::Server::builder().listen("127.0.0.1:0".parse().unwrap());
     let refused = builder.metrics(taken).start(Hands::default()).unwrap_err();
     assert!(refused.to_string().contains(&format!("can't serve metrics at {taken}")), "{refused}");
-}
-
-/// Keeps the spans of copies, and how they ended.
-#[derive(Default)]
-struct Ear {
-    next: AtomicU64,
-    spans: Mutex<BTreeMap<u64, String>>,
-}
-
-/// Writes fields down.
-struct Pen<'a>(&'a mut String);
-
-impl Visit for Pen<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, " {field}={value:?}").unwrap();
-    }
-}
-
-impl Ear {
-    fn write(&self, id: u64, record: impl FnOnce(&mut Pen<'_>)) {
-        record(&mut Pen(self.spans.lock().unwrap().entry(id).or_default()));
-    }
-
-    fn heard(&self, part: &str) -> Vec<String> {
-        self.spans.lock().unwrap().values().filter(|span| span.contains(part)).cloned().collect()
-    }
-}
-
-impl Subscriber for &'static Ear {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "bowline::copy"
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let id = 1 + self.next.fetch_add(1, Ordering::Relaxed);
-        self.write(id, |pen| span.record(pen));
-        Id::from_u64(id)
-    }
-
-    fn record(&self, span: &Id, values: &Record<'_>) {
-        self.write(span.into_u64(), |pen| values.record(pen));
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, _: &Event<'_>) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
-
-#[test]
-fn copies_whose_trace_is_sampled_have_a_span_with_their_end_and_others_have_none() {
-    static EAR: LazyLock<Ear> = LazyLock::new(Ear::default);
-    let ear: &'static Ear = &EAR;
-    tracing::subscriber::set_global_default(ear).unwrap();
-    let hands = Hands::default();
-    let server = hands.serve();
-    let mut client = Peer::client_with_options(server.address());
-    for (seq, method, flags) in [(7001, ECHO, 1), (7002, ECHO, 0), (7003, FAIL, 1)] {
-        let trace = Some(TraceContext { trace: [0xab; 16], parent: [2; 8], flags });
-        let options = OptionSet { trace, ..OptionSet::NONE }.to_bytes();
-        client.send(&Frame::RequestWith(calling(method, seq), options.as_options(), b""));
-        client.reply();
-    }
-    client.request(plain(7004), b"");
-    client.reply();
-    // Four run, and one behind them waits until its caller is done.
-    let sampled = Some(TraceContext { trace: [0xab; 16], parent: [2; 8], flags: 1 });
-    let sampled = OptionSet { trace: sampled, ..OptionSet::NONE }.to_bytes();
-    for seq in 7010..7014 {
-        client.request(calling(HOLD, seq), b"");
-    }
-    client.send(&Frame::RequestWith(plain(7020), sampled.as_options(), b""));
-    client.request(plain(7021), b"");
-    hands.await_started(8);
-    for seq in [7020, 7021] {
-        let (reason, lifetime) = (CancelReason::CallerDone, Duration::ZERO);
-        client.send(&Frame::Cancel(Cancel { attempt: plain(seq).attempt, reason, lifetime }));
-        assert_eq!(client.ended().how, How::Withdrawn);
-    }
-    // Its span is told in the turn of its end: one that is answered later comes after it.
-    hands.open();
-    (0..4).for_each(|_| _ = client.reply());
-    let [span] = &ear.heard("seq=7020 ")[..] else { panic!("one span for one that never ran") };
-    for part in ["waited_us=", "trace=00-abab", "end=\"withdrawn_by_caller\""] {
-        assert!(span.contains(part), "no {part} in {span}");
-    }
-    assert!(ear.heard("seq=7021 ").is_empty());
-    for (seq, end) in [(7001, "end=Ok"), (7003, "end=App(7)")] {
-        let [span] = &ear.heard(&format!("seq={seq} "))[..] else { panic!("one span for {seq}") };
-        for part in ["client=9 ", "attempt=0 ", "waited_us=", "trace=00-abab", end] {
-            assert!(span.contains(part), "no {part} in {span}");
-        }
-    }
-    assert!(ear.heard("seq=7002 ").is_empty() && ear.heard("seq=7004 ").is_empty());
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use bowline_protocol::{LinkConfig, Method, MethodInfo, Parent, ReplicaId, ServiceInfo};
+use bowline_protocol::{Label, LinkConfig, Method, MethodInfo, Parent, ReplicaId, ServiceInfo};
 use bowline_runtime::sleep;
 use bowline_server::io::{Builder, Running};
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
-use crate::{PATIENCE, eventually};
+use crate::{PATIENCE, ear, eventually};
 
 /// Answers at once, with what it was sent.
 pub(crate) const ECHO: Method = Method(1);
@@ -33,8 +33,10 @@ pub(crate) const ONCE: Method = Method(9);
 
 /// Answers with how often the core's thread has allocated.
 pub(crate) const COUNT: Method = Method(10);
-/// Answers with what the handler is told of its copy.
+/// Answers with what the handler is told of its copy, and says that it was "told".
 pub(crate) const TELL: Method = Method(11);
+/// Has its core's spans kept from now on, and answers with those that there were so far.
+pub(crate) const LISTEN: Method = Method(12);
 
 const fn method(number: Method, name: &'static str, idempotent: bool) -> MethodInfo {
     let duplicable = if idempotent { Some(1 << 20) } else { None };
@@ -55,6 +57,7 @@ const INFO: ServiceInfo = ServiceInfo {
         method(ONCE, "once", false),
         method(COUNT, "count", true),
         method(TELL, "tell", true),
+        method(LISTEN, "listen", true),
     ],
 };
 
@@ -224,10 +227,12 @@ impl Service for Hands {
                 let count = bowline_runtime::counting::allocations();
                 return Ok(Reply::Owned(count.to_le_bytes().to_vec()));
             }
+            LISTEN => return Ok(Reply::Owned(ear::listen().into_bytes())),
             TELL => {
                 let (role, extra) = (context.role(), Parent::is_extra(&context));
                 let whose = (context.class().0, context.label().unwrap_or("nobody"));
                 let told = format!("{role:?}, extra: {extra}, {whose:?}");
+                context.label_reply(Label::new("told"));
                 return Ok(Reply::Owned(told.into_bytes()));
             }
             _ => {}

@@ -1,27 +1,16 @@
 //! A server that wakes from a stall: what has arrived counts before anything starts.
 
-use std::time::Duration;
-
-use bowline_protocol::{
-    Attempt, Cancel, CancelReason, Frame, How, ReplicaId, Request, Tie, Twin, codec,
-};
+use bowline_protocol::{Frame, How, ReplicaId, Request, codec};
 use bowline_server::io::Limits;
 
 use crate::eventually;
-use crate::peer::{FakeReplica, Peer, calling, plain, station};
-use crate::service::{Hands, STALL};
+use crate::peer::{FakeReplica, Peer, calling, plain, tied, twin_of};
+use crate::service::{ECHO, Hands, STALL};
 
 const COPIES: u64 = 100;
 
 fn secondary(seq: u64) -> Request {
-    let twin = Twin { station: station(2), n: 0 };
-    let tie = Some(Tie { twin, window: Duration::from_secs(5) });
-    Request { attempt: Attempt { n: 1, ..plain(seq).attempt }, tie, ..plain(seq) }
-}
-
-fn cancel_of(request: Request) -> Cancel {
-    let reason = CancelReason::TwinStarted { by: request.tie.unwrap().twin };
-    Cancel { attempt: request.attempt, reason, lifetime: Duration::from_secs(5) }
+    tied(ECHO, seq, 1)
 }
 
 /// A server whose only slot is taken by a handler that will block the whole core, the connection on
@@ -65,7 +54,7 @@ fn of_a_hundred_queued_copies_none_starts_whose_cancel_arrived_during_the_stall(
     eventually("all wait", || server.control().snapshot().copies.queued == COPIES);
 
     hands.stall();
-    (1..=COPIES).for_each(|seq| mouth.send(&Frame::Cancel(cancel_of(secondary(seq)))));
+    (1..=COPIES).for_each(|seq| mouth.send(&Frame::Cancel(twin_of(secondary(seq)))));
     hands.open();
 
     all_withdrawn(&mut client);
@@ -85,7 +74,7 @@ fn of_copies_that_arrived_during_the_stall_none_starts_whose_cancel_did_as_well(
         codec::encode(&Frame::Request(secondary(seq), &[7; 900]), &mut bytes);
     }
     client.send_bytes(&bytes);
-    (1..=COPIES).for_each(|seq| mouth.send(&Frame::Cancel(cancel_of(secondary(seq)))));
+    (1..=COPIES).for_each(|seq| mouth.send(&Frame::Cancel(twin_of(secondary(seq)))));
     hands.open();
 
     all_withdrawn(&mut client);
