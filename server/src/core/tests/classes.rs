@@ -137,6 +137,35 @@ fn fewer_slots_are_used_where_more_do_no_good() {
     assert_eq!(bench.core.slots(), 2);
 }
 
+impl Bench {
+    /// The slots that there are after two seconds of copies that all go to one disk, which reads four
+    /// at once and a millisecond each. As many run as may, or only `at_once`, if nobody waits.
+    fn slots_for_a_disk(&mut self, at_once: Option<u64>) -> u32 {
+        let end = self.now + ms(2_000);
+        let mut seqs = 0..;
+        while self.now < end {
+            let wanted = at_once.unwrap_or(u64::from(self.core.slots()) + 1);
+            while self.core.stats().queued < wanted {
+                let seq = seqs.next().unwrap();
+                self.request(Request { remaining: ms(100_000), ..plain(seq) });
+            }
+            let starts = self.turn().starts;
+            self.now += ms(1) * (starts.len() as u32).max(4) / 4;
+            starts.into_iter().for_each(|start| _ = self.finish(start.copy));
+        }
+        self.core.slots()
+    }
+}
+
+#[test]
+fn as_many_slots_are_used_as_do_good_while_copies_wait_and_no_more_while_none_do() {
+    let adaptive = Some(Adaptive { min: 1, interval: ms(10) });
+    let config = || Config { slots: 64, queue_requests: 100, adaptive, ..config() };
+    let found = Bench::with(config()).slots_for_a_disk(None);
+    assert!((4..=12).contains(&found), "{found}");
+    assert_eq!(Bench::with(config()).slots_for_a_disk(Some(1)), 1);
+}
+
 #[test]
 fn shares_and_bounds_that_can_not_be_are_named() {
     for (shares, good) in
