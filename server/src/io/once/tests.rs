@@ -134,6 +134,37 @@ fn results_are_not_forgotten_before_their_time() {
     });
 }
 
+/// A store that remembers one result, of 1970: "old", for key 1.
+fn of_1970() -> Memory {
+    let (number, id) = (0_u64.to_be_bytes(), key(1).id.to_be_bytes());
+    let (came, before, length) = (0_u64, 0_u64, 3_u64);
+    let place = [came, before, length].map(u64::to_be_bytes);
+    let mut memory = Memory::default();
+    let mut batch = memory.begin().unwrap();
+    batch.put(Space::Order, &number, &[place.as_flattened(), &id].concat()).unwrap();
+    let fingerprint = key(1).fingerprint.to_be_bytes();
+    let record = [&METHOD.0.to_be_bytes()[..], &fingerprint, b"old"].concat();
+    batch.put(Space::Results, &id, &record).unwrap();
+    batch.commit().unwrap();
+    memory
+}
+
+#[test]
+fn a_result_whose_time_is_out_is_forgotten_when_another_comes() {
+    for (life, forgotten) in [(Duration::from_secs(3600), 1), (Duration::MAX, 0)] {
+        run(async || {
+            let retention = Retention { life, ..Retention::default() };
+            let ledger = Ledger::open(of_1970(), retention).unwrap();
+            assert_eq!(ledger.once(key(1), METHOD, next).await.unwrap(), b"old");
+            assert_eq!(ledger.once(key(2), METHOD, next).await.unwrap(), [1]);
+            assert_eq!(ledger.stats().forgotten, forgotten, "{retention:?}");
+            let again = ledger.once(key(1), METHOD, next).await.unwrap();
+            assert_eq!(again, if forgotten == 1 { &[2][..] } else { b"old" });
+            assert_eq!(ledger.once(key(2), METHOD, next).await.unwrap(), [1]);
+        });
+    }
+}
+
 #[test]
 fn changes_that_are_not_committed_were_never_made() {
     let mut memory = Memory::default();
