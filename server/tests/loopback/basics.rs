@@ -1,7 +1,7 @@
 //! What every caller relies on.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Cause, Features, Frame, GoodbyeReason, How, Key, Label, Method,
@@ -10,7 +10,7 @@ use bowline_protocol::{
 use bowline_server::io::Limits;
 
 use crate::peer::{Came, Peer, calling, plain, station};
-use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands, LOOK, PANIC, TELL, YIELD};
+use crate::service::{BLOW, ECHO, FAIL, HOLD, Hands, LOOK, PANIC, TELL, TIMES, YIELD};
 use crate::{PATIENCE, eventually};
 
 fn caller_done(request: Request) -> Cancel {
@@ -122,6 +122,30 @@ fn a_handler_is_told_which_of_a_calls_copies_it_runs_and_for_whom() {
     ] {
         let told = told(request, OptionSet::NONE);
         assert_eq!(told, format!(r#"{expected}, (0, "nobody")"#));
+    }
+}
+
+#[test]
+fn a_handler_is_told_how_long_its_copy_waited_and_how_much_of_its_time_is_left() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    const A_WHILE: Duration = Duration::from_millis(5);
+    let hands = Hands::default();
+    let server = hands.serve_with(|builder| builder.slots(1));
+    let mut client = Peer::client(server.address());
+    client.request(calling(HOLD, 1), b"");
+    client.request(Request { remaining: HOUR, ..calling(TIMES, 2) }, b"");
+    eventually("it waits", || server.control().snapshot().copies.queued == 1);
+    let since = Instant::now();
+    // Twice as long: within a turn the core's clock stands still.
+    eventually("time passes", || since.elapsed() > 2 * A_WHILE);
+    hands.open();
+    client.reply();
+    let (_, _, told) = client.reply();
+    let mut told = told.as_chunks().0.iter().map(|time| u64::from_le_bytes(*time));
+    let [left, by_deadline, waited] = [(); 3].map(|()| Duration::from_micros(told.next().unwrap()));
+    assert!(waited > A_WHILE && waited < 2 * PATIENCE, "{waited:?}");
+    for left in [left, by_deadline] {
+        assert!(left < HOUR - A_WHILE && left > HOUR - 2 * PATIENCE, "{left:?}");
     }
 }
 

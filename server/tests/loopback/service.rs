@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use bowline_protocol::{Label, LinkConfig, Method, MethodInfo, Parent, ReplicaId, ServiceInfo};
-use bowline_runtime::sleep;
+use bowline_runtime::{clock_now, sleep};
 use bowline_server::io::{Builder, Running};
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
@@ -37,6 +37,9 @@ pub(crate) const COUNT: Method = Method(10);
 pub(crate) const TELL: Method = Method(11);
 /// Has its core's spans kept from now on, and answers with those that there were so far.
 pub(crate) const LISTEN: Method = Method(12);
+/// Answers with what the handler is told of its time, in microseconds: how much is left, by the
+/// remaining time and by the deadline, and how long it waited.
+pub(crate) const TIMES: Method = Method(13);
 
 const fn method(number: Method, name: &'static str, idempotent: bool) -> MethodInfo {
     let duplicable = if idempotent { Some(1 << 20) } else { None };
@@ -58,6 +61,7 @@ const INFO: ServiceInfo = ServiceInfo {
         method(COUNT, "count", true),
         method(TELL, "tell", true),
         method(LISTEN, "listen", true),
+        method(TIMES, "times", true),
     ],
 };
 
@@ -112,7 +116,16 @@ impl Hands {
 
     /// Has the STALL handler block its thread, and waits until it does.
     pub(crate) fn stall(&self) {
+        self.stall_soon();
+        self.await_stall();
+    }
+
+    /// Has the STALL handler block its thread: at once, if it starts after this.
+    pub(crate) fn stall_soon(&self) {
         self.set(Stalling::Wanted);
+    }
+
+    pub(crate) fn await_stall(&self) {
         eventually("the core stalls", || *self.0.stalling.lock().unwrap() == Stalling::Now);
     }
 
@@ -127,10 +140,11 @@ impl Hands {
             return false;
         }
         *stalling = Stalling::Now;
-        while *stalling == Stalling::Now {
-            stalling = self.0.changed.wait(stalling).unwrap();
-        }
-        true
+        // A test that fails meanwhile waits for the core to end, and opens nothing.
+        let blocked = self.0.changed.wait_timeout_while(stalling, 3 * PATIENCE, |stalling| {
+            *stalling == Stalling::Now
+        });
+        !blocked.unwrap().1.timed_out()
     }
 
     fn is_open(&self) -> bool {
@@ -228,6 +242,12 @@ impl Service for Hands {
                 return Ok(Reply::Owned(count.to_le_bytes().to_vec()));
             }
             LISTEN => return Ok(Reply::Owned(ear::listen().into_bytes())),
+            TIMES => {
+                let by_deadline = context.deadline() - clock_now();
+                let told = [context.remaining(), by_deadline, context.waited()];
+                let told = told.map(|time| (time.as_micros() as u64).to_le_bytes());
+                return Ok(Reply::Owned(told.as_flattened().to_vec()));
+            }
             TELL => {
                 let (role, extra) = (context.role(), Parent::is_extra(&context));
                 let whose = (context.class().0, context.label().unwrap_or("nobody"));

@@ -4,7 +4,8 @@ use bowline_protocol::{Frame, How, ReplicaId, Request, codec};
 use bowline_server::io::Limits;
 
 use crate::eventually;
-use crate::peer::{FakeReplica, Peer, calling, plain, tied, twin_of};
+use crate::mesh::{Pair, pair};
+use crate::peer::{Came, FakeReplica, Peer, calling, plain, tied, twin_of};
 use crate::service::{ECHO, Hands, STALL};
 
 const COPIES: u64 = 100;
@@ -32,11 +33,11 @@ fn all_withdrawn(client: &mut Peer) {
     let (mut withdrawn, mut replies) = (0, 0);
     for _ in 0..=COPIES {
         match client.next() {
-            crate::peer::Came::Ended(ended) => {
+            Came::Ended(ended) => {
                 assert_eq!((ended.how, ended.by), (How::Withdrawn, Some(0)));
                 withdrawn += 1;
             }
-            crate::peer::Came::Reply(reply, _) => {
+            Came::Reply(reply, _) => {
                 assert_eq!(reply.attempt.seq.0, 1_000, "a copy whose cancel had arrived ran");
                 replies += 1;
             }
@@ -80,6 +81,21 @@ fn of_copies_that_arrived_during_the_stall_none_starts_whose_cancel_did_as_well(
     all_withdrawn(&mut client);
     assert_eq!(hands.started(), 1);
     assert_eq!(server.control().snapshot().copies.withdrawn(), COPIES);
+}
+
+/// What is decided in a turn is with the kernel before what starts in it runs.
+#[test]
+fn a_twin_hears_that_a_copy_starts_while_its_handler_already_stalls_the_core() {
+    let Pair { hands, server, mut ear, mouth: _mouth } = pair(1);
+    let mut client = Peer::client(server.address());
+    hands.stall_soon();
+    let copy = tied(STALL, 1, 0);
+    client.request(copy, b"");
+    hands.await_stall();
+    let Came::Cancel(cancel) = ear.next() else { panic!("no cancel") };
+    assert_eq!(cancel.attempt, tied(STALL, 1, 1).attempt);
+    hands.open();
+    assert_eq!(client.reply().0, copy.attempt);
 }
 
 #[test]
