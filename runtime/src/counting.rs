@@ -2,14 +2,18 @@
 //! what is long is put into no more places than it has to be.
 //!
 //! ```
-//! use bowline_runtime::counting::{CountingAllocator, allocations};
+//! use bowline_runtime::counting::{CountingAllocator, allocations, held_bytes};
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: CountingAllocator = CountingAllocator;
 //!
-//! let before = allocations();
-//! drop(Box::new(5));
-//! assert_eq!(allocations() - before, 1);
+//! let (before, held) = (allocations(), held_bytes());
+//! let mut four = vec![5_u8; 4];
+//! assert_eq!((allocations() - before, held_bytes() - held), (1, 4));
+//! four.reserve_exact(20);
+//! assert_eq!(held_bytes() - held, 24);
+//! drop(four);
+//! assert_eq!((allocations() - before, held_bytes() - held), (2, 0));
 //! ```
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,6 +22,7 @@ use std::cell::Cell;
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     static LARGE_ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
 /// From so many bytes on an allocation is a large one.
@@ -38,11 +43,22 @@ pub fn large_allocations() -> u64 {
     LARGE_ALLOCATIONS.with(Cell::get)
 }
 
+/// The bytes that this thread has allocated and not freed, if [`CountingAllocator`] is the global
+/// allocator. What another thread frees counts on; what this one frees for another is taken off.
+pub fn held_bytes() -> i64 {
+    HELD.with(Cell::get)
+}
+
 fn count(size: usize) {
+    hold(size as i64);
     ALLOCATIONS.with(|count| count.set(count.get() + 1));
     if size >= LARGE {
         LARGE_ALLOCATIONS.with(|count| count.set(count.get() + 1));
     }
+}
+
+fn hold(bytes: i64) {
+    HELD.with(|held| held.set(held.get() + bytes));
 }
 
 // SAFETY: every call is passed on to the system's allocator, which keeps the contract. Counting
@@ -62,11 +78,13 @@ unsafe impl GlobalAlloc for CountingAllocator {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
+        hold(-(layout.size() as i64));
         // SAFETY: passed on as it came.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        hold(-(layout.size() as i64));
         // SAFETY: passed on as it came.
         unsafe { System.dealloc(pointer, layout) }
     }
