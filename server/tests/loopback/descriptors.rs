@@ -17,6 +17,9 @@ use crate::{PATIENCE, eventually};
 const ROLE: &str = "BOWLINE_FEW_DESCRIPTORS";
 /// So many descriptors the server's process may have: enough for itself, and a few clients.
 const DESCRIPTORS: u64 = 64;
+/// So often somebody is served meanwhile: far more often than it is worth asking for descriptors. In
+/// each turn of the loop, were there no pauses.
+const ROUND_TRIPS: u64 = 2_000;
 
 /// Not a test: what the server's process runs, until it is killed.
 #[test]
@@ -61,8 +64,10 @@ fn a_server_without_descriptors_serves_on_once_it_has_some() {
         (0..2 * DESCRIPTORS).map(|_| TcpStream::connect(addresses[0]).unwrap()).collect()
     };
     let here = crowd();
-    first.request(plain(1), b"who is here is served");
-    assert_eq!(first.reply().2, b"who is here is served");
+    for seq in 1..=ROUND_TRIPS {
+        first.request(plain(seq), b"who is here is served");
+        assert_eq!(first.reply().2, b"who is here is served");
+    }
     let cure = said.find(|line| line.contains("can't accept connections")).unwrap();
     assert!(cure.starts_with("WARN") && cure.contains("ulimit -n"), "{cure}");
     drop(here);
@@ -82,6 +87,8 @@ fn a_server_without_descriptors_serves_on_once_it_has_some() {
         before = errors();
         before.is_some_and(|before| before > 0)
     });
+    let errors_so_far = before.unwrap();
+    assert!(errors_so_far < ROUND_TRIPS, "{errors_so_far} errors: it asks again without a pause");
     eventually("it runs out once more", || {
         drop(crowd());
         serves_the_late();

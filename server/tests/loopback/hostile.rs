@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use bowline_protocol::{
-    Attempt, ClientId, Ended, Features, Frame, GoodbyeReason, Hello, How, LinkConfig, Load, Ping,
+    Attempt, ClientId, Ended, Features, Frame, GoodbyeReason, Hello, How, LinkConfig, Load,
     Request, Status, codec, options,
 };
 use bowline_server::io::Limits;
@@ -288,20 +288,22 @@ fn sockets_that_were_told_goodbye_are_held_open_only_so_many_at_a_time() {
     assert_eq!(client.reply().2, b"on");
 }
 
-/// It has not read the server's hello, so that its kernel answers the close with a reset.
+/// It has not read the server's hello, so that its kernel closes with a reset, when the server has
+/// read what it sent.
 #[test]
 fn a_reset_in_the_middle_of_a_frame_leaves_nothing_behind() {
     let server = Hands::default().serve();
     let mut bytes = Vec::new();
     codec::encode(&Frame::Hello(Hello::client(CLIENT)), &mut bytes);
     codec::encode(&Frame::Request(plain(1), &[0; 1000]), &mut bytes);
+    let received = || server.control().collect()[0].runtime.bytes_received;
+    let mut sent = 0;
     for cut in [10, bytes.len() - 900, bytes.len() - 1] {
         let mut stranger = raw(&server);
         stranger.send_bytes(&bytes[..cut]);
-        let came = server.control().snapshot().connections;
-        eventually("it came in", || {
-            server.control().snapshot().connections.accepted >= came.accepted
-        });
+        sent += cut as u64;
+        eventually("all that was sent has been read", || received() == sent);
+        stranger.await_unread();
         drop(stranger);
     }
     eventually("all are gone", || {
@@ -341,10 +343,14 @@ fn a_second_hello_is_out_of_turn() {
 
 #[test]
 fn a_ping_is_answered_while_handlers_run() {
-    let server = Hands::default().serve();
+    let hands = Hands::default();
+    let server = hands.serve();
     let mut client = Peer::client(server.address());
-    client.send(&Frame::Ping(Ping { token: 77 }));
-    client.request(plain(1), b"");
+    client.request(calling(HOLD, 1), b"");
+    hands.await_started(1);
+    client.ping(77);
+    assert_eq!(server.control().snapshot().copies.running, 1);
+    hands.open();
     assert_eq!(client.reply().0, plain(1).attempt);
 }
 

@@ -4,6 +4,7 @@
 
 mod allocations;
 mod basics;
+mod beside;
 mod credit;
 mod descriptors;
 mod ear;

@@ -35,6 +35,8 @@ pub(crate) struct Peer {
     stream: TcpStream,
     inbox: Inbox,
     came: std::collections::VecDeque<Came>,
+    /// The tokens of pongs.
+    pongs: Vec<u64>,
     /// Who the other side is.
     pub(crate) hello: Option<Hello>,
     /// What it said of cancels.
@@ -81,7 +83,7 @@ impl Peer {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         let (inbox, came) = (Inbox::new(1 << 24), Default::default());
-        Peer { stream, inbox, came, hello: None, ack: None }
+        Peer { stream, inbox, came, pongs: Vec::new(), hello: None, ack: None }
     }
 
     /// Says who this is, acknowledges, and waits for the same from the other side.
@@ -158,6 +160,21 @@ impl Peer {
         }
     }
 
+    /// Pings, and waits for the answer.
+    pub(crate) fn ping(&mut self, token: u64) {
+        self.send(&Frame::Ping(Ping { token }));
+        let end = Instant::now() + PATIENCE;
+        while !self.pongs.contains(&token) {
+            assert!(Instant::now() < end && self.read(), "no answer to a ping");
+        }
+    }
+
+    /// Waits until something has come that is left unread. Whose side closes then is answered with
+    /// a reset.
+    pub(crate) fn await_unread(&self) {
+        assert_eq!(self.stream.peek(&mut [0]).unwrap(), 1);
+    }
+
     /// Reads once; false at the end.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 1 << 16];
@@ -183,7 +200,10 @@ impl Peer {
                     codec::encode(&Frame::Pong(Ping { token }), &mut pongs);
                     continue;
                 }
-                Frame::Pong(_) => continue,
+                Frame::Pong(Ping { token }) => {
+                    self.pongs.push(token);
+                    continue;
+                }
                 Frame::Reply(reply, payload) => Came::Reply(reply, payload.to_vec()),
                 Frame::ReplyWith(reply, options, first) => match options.total() {
                     Some(total) => Came::Opening(reply, total, first.len()),

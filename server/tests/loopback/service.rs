@@ -40,6 +40,8 @@ pub(crate) const LISTEN: Method = Method(12);
 /// Answers with what the handler is told of its time, in microseconds: how much is left, by the
 /// remaining time and by the deadline, and how long it waited.
 pub(crate) const TIMES: Method = Method(13);
+/// Answers with how many bytes the core's thread has allocated and not freed.
+pub(crate) const WEIGH: Method = Method(14);
 
 const fn method(number: Method, name: &'static str, idempotent: bool) -> MethodInfo {
     let duplicable = if idempotent { Some(1 << 20) } else { None };
@@ -62,6 +64,7 @@ const INFO: ServiceInfo = ServiceInfo {
         method(TELL, "tell", true),
         method(LISTEN, "listen", true),
         method(TIMES, "times", true),
+        method(WEIGH, "weigh", true),
     ],
 };
 
@@ -141,9 +144,10 @@ impl Hands {
         }
         *stalling = Stalling::Now;
         // A test that fails meanwhile waits for the core to end, and opens nothing.
-        let blocked = self.0.changed.wait_timeout_while(stalling, 3 * PATIENCE, |stalling| {
-            *stalling == Stalling::Now
-        });
+        let blocked = self
+            .0
+            .changed
+            .wait_timeout_while(stalling, 3 * PATIENCE, |stalling| *stalling == Stalling::Now);
         !blocked.unwrap().1.timed_out()
     }
 
@@ -242,6 +246,10 @@ impl Service for Hands {
                 return Ok(Reply::Owned(count.to_le_bytes().to_vec()));
             }
             LISTEN => return Ok(Reply::Owned(ear::listen().into_bytes())),
+            WEIGH => {
+                let held = bowline_runtime::counting::held_bytes();
+                return Ok(Reply::Owned(held.to_le_bytes().to_vec()));
+            }
             TIMES => {
                 let by_deadline = context.deadline() - clock_now();
                 let told = [context.remaining(), by_deadline, context.waited()];
