@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use std::{env, fmt, thread};
 
-use bowline_protocol::{Method, MethodInfo, ReplicaId, ServiceInfo};
+use bowline_protocol::{LinkConfig, Method, MethodInfo, ReplicaId, ServiceInfo};
 use bowline_server::io::once::{Batch, Entry, Ledger, Redb, Retention, Space, Store, StoreError};
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
@@ -162,7 +162,11 @@ fn replica() {
     };
     let store = if shared { Redb::open_shared(path) } else { Redb::open(path) }.unwrap();
     let ledger = Ledger::open(Holding { store, hold, effects: 0 }, Retention::default()).unwrap();
+    // A caller that waits for something else meanwhile is not taken for dead.
+    let link =
+        LinkConfig { hello_timeout: PATIENCE, dead_after: PATIENCE, ..LinkConfig::default() };
     let server = Server::builder()
+        .link(link)
         .replica(ReplicaId(number))
         .listen("127.0.0.1:0".parse().unwrap())
         .shared_results(shared)
