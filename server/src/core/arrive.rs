@@ -10,6 +10,7 @@ use super::copies::{Asker, Copy};
 use super::keyed::OTHER_USE;
 use super::keys::Seen;
 use super::room::Full;
+use super::unread::Room;
 use super::{Conn, Core, Notice, Unstarted};
 
 /// After a refusal nobody should ask again sooner, whatever the estimate says: a round trip and a
@@ -51,7 +52,9 @@ impl<P> Core<P> {
             return;
         }
         let asker = Asker { conn, attempt: request.attempt, bytes };
-        if let Some(outcome) = self.remembered(&request, options) {
+        if let Some(outcome) = self.remembered(&request, options)
+            && self.copies.clients.room(conn.0, outcome.result.len()) == Room::Enough
+        {
             self.stats.accepted += 1;
             self.never_ran(&request, options, Duration::ZERO, Unstarted::RepliedByKey);
             return self.answer(asker, Status::Ok, outcome, now);

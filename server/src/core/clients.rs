@@ -4,8 +4,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use bowline_time::Instant;
+
 use super::arena::{Arena, Key, List};
 use super::copies::Copy;
+use super::unread::{Room, Unread, considerable};
 
 /// Links of a copy in the list of its connection.
 const BY_CLIENT: usize = 1;
@@ -49,6 +52,14 @@ struct Client {
     copies: [List; KINDS],
     /// How many of them wait.
     waiting: u32,
+    /// Bytes of replies that wait for it to read.
+    unread: usize,
+    /// Bytes of replies that its running copies are expected to have.
+    expected: usize,
+    /// None of its copies is to start, as it has to read first: it has no turns.
+    held: bool,
+    /// Since when that was so, now and then, without one that started meanwhile.
+    held_since: Option<Instant>,
 }
 
 /// All open connections.
@@ -59,19 +70,29 @@ pub(super) struct Clients {
     levels: Vec<List>,
     /// No connection has more waiting than this; one has as many.
     most: u32,
-    /// For each kind the connections that have such copies waiting: next is whose turn is longest
-    /// ago.
+    /// For each kind the connections that have such copies waiting, and may have them started: next
+    /// is whose turn is longest ago.
     turns: [List; WAITING],
+    /// How many connections have no turns, as they have to read first.
+    held: u32,
+    /// How many copies they have waiting, and how many of each class.
+    held_copies: u32,
+    held_of: [u32; CLASSES],
+    pub(super) unread: Unread,
 }
 
 impl Clients {
     /// Room for so many connections, which have up to `waiting_max` copies waiting.
-    pub(super) fn with_capacity(capacity: u32, waiting_max: u32) -> Clients {
+    pub(super) fn with_capacity(capacity: u32, waiting_max: u32, unread: Unread) -> Clients {
         Clients {
             clients: Arena::with_capacity(capacity),
             levels: vec![List::EMPTY; waiting_max as usize + 1],
             most: 0,
             turns: [List::EMPTY; WAITING],
+            held: 0,
+            held_copies: 0,
+            held_of: [0; CLASSES],
+            unread,
         }
     }
 
@@ -81,8 +102,9 @@ impl Clients {
         if before > 0 {
             self.clients.unlink(&mut self.levels[before as usize], BY_WAITING, client);
         }
-        if after > 0 {
-            self.clients.push_back(&mut self.levels[after as usize], BY_WAITING, client);
+        match after {
+            0 => self.clients.at_mut(client).held_since = None,
+            _ => self.clients.push_back(&mut self.levels[after as usize], BY_WAITING, client),
         }
         // It changes by one: if the highest level is empty now, the connection is on the next.
         if after > self.most || self.levels[self.most as usize].len() == 0 {
@@ -95,7 +117,14 @@ impl Clients {
     }
 
     pub(super) fn open(&mut self) -> Option<Key> {
-        self.clients.insert(Client { copies: [List::EMPTY; KINDS], waiting: 0 })
+        self.clients.insert(Client {
+            copies: [List::EMPTY; KINDS],
+            waiting: 0,
+            unread: 0,
+            expected: 0,
+            held: false,
+            held_since: None,
+        })
     }
 
     pub(super) fn is_open(&self, client: Key) -> bool {
@@ -105,6 +134,7 @@ impl Clients {
     /// Forgets a connection, which has no copies any more.
     pub(super) fn close(&mut self, client: Key) {
         if let Some(index) = self.clients.find(client) {
+            self.change_room(index, 0, 0);
             self.clients.remove(index);
         }
     }
@@ -129,12 +159,18 @@ impl Clients {
     ) {
         let Some(index) = self.clients.find(client) else { return };
         let of = self.clients.at_mut(index);
-        let (place, before) = (kind.place(), of.waiting);
+        let (place, before, held) = (kind.place(), of.waiting, of.held);
         let list = &mut of.copies[place];
         copies.push_back(list, BY_CLIENT, copy);
         let is_first = list.len() == 1;
+        if kind == Kind::Running {
+            let Client { unread, expected, .. } = *of;
+            self.change_room(index, unread, expected + copies.at(copy).expected);
+        }
         let Some(turns) = self.turns.get_mut(place) else { return };
-        if is_first {
+        if held {
+            self.count_held(place, 0, 1);
+        } else if is_first {
             self.clients.push_back(turns, place, index);
         }
         self.change_level(index, before, before + 1);
@@ -150,26 +186,40 @@ impl Clients {
     ) {
         let Some(index) = self.clients.find(client) else { return };
         let of = self.clients.at_mut(index);
-        let (place, before) = (kind.place(), of.waiting);
+        let (place, before, held) = (kind.place(), of.waiting, of.held);
         let list = &mut of.copies[place];
         copies.unlink(list, BY_CLIENT, copy);
         let was_last = list.len() == 0;
+        if kind == Kind::Running {
+            let Client { unread, expected, .. } = *of;
+            self.change_room(index, unread, expected - copies.at(copy).expected);
+        }
         let Some(turns) = self.turns.get_mut(place) else { return };
-        if was_last {
+        if held {
+            self.count_held(place, 1, 0);
+        } else if was_last {
             self.clients.unlink(turns, place, index);
         }
         self.change_level(index, before, before - 1);
     }
 
-    /// Of a class the newest waiting copy of the connection whose turn it is, primaries before
-    /// extras. The connection's next turn comes after all others' that have any.
-    pub(super) fn take_turn(&mut self, class: u8) -> Option<u32> {
+    /// Of a class a waiting copy of the connection whose turn it is, the newest or the oldest,
+    /// primaries before extras.
+    pub(super) fn turn(&self, class: u8, newest: bool) -> Option<u32> {
         let primaries = Kind::Primary(class).place();
         let place = primaries + usize::from(self.turns[primaries].len() == 0);
-        let client = self.turns[place].first()?;
-        self.clients.unlink(&mut self.turns[place], place, client);
-        self.clients.push_back(&mut self.turns[place], place, client);
-        self.clients.at(client).copies[place].last()
+        let copies = &self.clients.at(self.turns[place].first()?).copies[place];
+        if newest { copies.last() } else { copies.first() }
+    }
+
+    /// A connection had its turn with a copy of this kind: its next comes after all others' that have
+    /// any.
+    pub(super) fn had_turn(&mut self, client: Key, kind: Kind) {
+        let place = kind.place();
+        if let (Some(index), Some(turns)) = (self.clients.find(client), self.turns.get_mut(place)) {
+            self.clients.unlink(turns, place, index);
+            self.clients.push_back(turns, place, index);
+        }
     }
 
     /// Of a connection's waiting copies of a class the oldest, extras before primaries, or only
@@ -197,6 +247,100 @@ impl Clients {
     }
 }
 
+/// Who has to read before any of its copies start.
+impl Clients {
+    /// Whether there is room for one more reply to a connection.
+    pub(super) fn room(&self, client: Key, more: usize) -> Room {
+        let has = self.clients.get(client).map_or(0, |of| of.unread + of.expected);
+        self.unread.room(has, more)
+    }
+
+    /// So many bytes wait for a connection's client to read.
+    pub(super) fn set_unread(&mut self, client: Key, bytes: usize) {
+        let Some(index) = self.clients.find(client) else { return };
+        let Client { unread, expected, .. } = *self.clients.at(index);
+        let bytes = considerable(bytes);
+        if bytes != unread {
+            self.change_room(index, bytes, expected);
+        }
+        // Others may have made room, too: it is looked at anew.
+        self.release(index);
+    }
+
+    fn change_room(&mut self, index: u32, unread: usize, expected: usize) {
+        let of = self.clients.at_mut(index);
+        let before = of.unread + of.expected;
+        (of.unread, of.expected) = (unread, expected);
+        self.unread.change(before, unread + expected);
+        if unread + expected < before {
+            self.release(index);
+        }
+    }
+
+    /// None of a connection's copies is to start. True if that is news.
+    pub(super) fn hold(&mut self, client: Key, now: Instant) -> bool {
+        let Some(index) = self.clients.find(client) else { return false };
+        let of = self.clients.at_mut(index);
+        let is_news = of.held_since.is_none();
+        of.held_since.get_or_insert(now);
+        if core::mem::replace(&mut of.held, true) {
+            return false;
+        }
+        self.held += 1;
+        for place in 0..WAITING {
+            let waiting = self.clients.at(index).copies[place].len();
+            if waiting > 0 {
+                self.clients.unlink(&mut self.turns[place], place, index);
+                self.count_held(place, 0, waiting);
+            }
+        }
+        is_news
+    }
+
+    /// A connection's copies have their turns again.
+    fn release(&mut self, index: u32) {
+        if !core::mem::replace(&mut self.clients.at_mut(index).held, false) {
+            return;
+        }
+        self.held -= 1;
+        for place in 0..WAITING {
+            let waiting = self.clients.at(index).copies[place].len();
+            if waiting > 0 {
+                self.clients.push_back(&mut self.turns[place], place, index);
+                self.count_held(place, waiting, 0);
+            }
+        }
+    }
+
+    /// One of a connection's copies starts. Returns since when they were held back, if they were.
+    pub(super) fn started(&mut self, client: Key) -> Option<Instant> {
+        let index = self.clients.find(client)?;
+        self.clients.at_mut(index).held_since.take()
+    }
+
+    /// Whether any connection's copies are held back.
+    pub(super) const fn holds_any(&self) -> bool {
+        self.held > 0
+    }
+
+    /// How many copies of a class are held back.
+    pub(super) const fn held_of(&self, class: u8) -> u32 {
+        self.held_of[class as usize]
+    }
+
+    /// How many copies are held back.
+    pub(super) const fn held_copies(&self) -> u32 {
+        self.held_copies
+    }
+
+    /// Of a kind fewer or more copies are held back than before.
+    fn count_held(&mut self, place: usize, before: u32, after: u32) {
+        for count in [&mut self.held_copies, &mut self.held_of[place / 2]] {
+            *count = *count - before + after;
+        }
+    }
+}
+
 #[cfg(test)]
 impl Clients {
     /// How many copies the connection has waiting that has most: as the lists say, and as all
@@ -205,5 +349,14 @@ impl Clients {
         let listed = self.levels[self.most as usize].first();
         let of = |index| self.clients.at(index).waiting;
         [listed.map_or(0, of), self.clients.iter().map(|client| client.waiting).max().unwrap_or(0)]
+    }
+
+    /// How many copies are held back, and bytes of room taken: as is kept, and as all connections say
+    /// when they are asked one by one.
+    pub(super) fn held_back(&self) -> [(u32, usize); 2] {
+        let of = |client: &Client| if client.held { client.waiting } else { 0 };
+        let taken = |client: &Client| client.unread + client.expected;
+        let counted = (self.clients.iter().map(of).sum(), self.clients.iter().map(taken).sum());
+        [(self.held_copies(), self.unread.taken()), counted]
     }
 }

@@ -35,6 +35,11 @@ pub struct Config {
     pub tombstone_life_max: Duration,
     /// The methods that are served, and what is known of each.
     pub methods: Vec<(Method, MethodRule)>,
+    /// Bytes of replies that may wait for one client to read. With more, none of its copies starts.
+    pub outgoing_bytes: usize,
+    /// Bytes of replies that may wait for all clients together. With three quarters of it, nothing
+    /// starts; with half, only copies of clients that have less than an equal share.
+    pub outgoing_total: usize,
     /// What is remembered of keys, so that what is asked for twice is done once.
     pub keys: KeyLimits,
     /// All replicas of the service keep the results of keyed methods in one store: so a keyed call
@@ -50,7 +55,7 @@ pub struct Config {
 
 impl Config {
     /// The defaults: 16 slots; 1024 requests of 16 MiB in all may wait; 1024 connections; 4096
-    /// tombstones of at most a second.
+    /// tombstones of at most a second; 16 MiB of replies may wait for a client, 256 MiB for all.
     pub fn new(station: Station, methods: Vec<(Method, MethodRule)>) -> Config {
         Config {
             station,
@@ -63,6 +68,8 @@ impl Config {
             tombstones: 4096,
             tombstone_life_max: Duration::from_secs(1),
             methods,
+            outgoing_bytes: 16 << 20,
+            outgoing_total: 256 << 20,
             keys: KeyLimits::default(),
             shared_results: false,
             overload: Some(Overload::default()),

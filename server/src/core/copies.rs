@@ -34,6 +34,8 @@ pub(super) struct Copy<P> {
     pub(super) state: State,
     /// The entry of its key, while it runs for it.
     pub(super) entry: Option<u32>,
+    /// How long its reply is expected to be, while it runs.
+    pub(super) expected: usize,
     /// Of its name.
     hash: u32,
     /// Its place among all that ever were queued.
@@ -93,6 +95,7 @@ impl<P> Copy<P> {
             payload: Some(payload),
             state: State::Queued,
             entry: None,
+            expected: 0,
             hash: 0,
             order: 0,
             timer: None,
@@ -199,6 +202,17 @@ impl<P> Copies<P> {
     /// How many of a class wait.
     pub(super) const fn queued_of(&self, class: u8) -> u32 {
         self.lists.primaries(class).len() + self.lists.extras(class).len()
+    }
+
+    /// How many of a class wait for a slot: all but those that are held back, until their clients have
+    /// read.
+    pub(super) const fn startable_of(&self, class: u8) -> u32 {
+        self.queued_of(class) - self.clients.held_of(class)
+    }
+
+    /// How many of all classes wait for a slot.
+    pub(super) const fn startable(&self) -> u32 {
+        self.queued - self.clients.held_copies()
     }
 
     pub(super) const fn queued_extras(&self) -> u32 {
@@ -317,6 +331,12 @@ impl<P> Copies<P> {
         }
     }
 
+    /// The copy of a class that waits for a slot, and has done so longest; where some are held back,
+    /// of the connection whose turn it is.
+    pub(super) fn oldest_startable(&self, class: u8) -> Option<u32> {
+        if self.clients.holds_any() { self.clients.turn(class, false) } else { self.oldest(class) }
+    }
+
     /// The copy of a class that has waited longest.
     pub(super) fn oldest(&self, class: u8) -> Option<u32> {
         match (self.lists.primaries(class).first(), self.lists.extras(class).first()) {
@@ -330,8 +350,19 @@ impl<P> Copies<P> {
 
     /// The copy of a class to start next: the oldest, or under overload the newest of the connection
     /// whose turn it is, and primaries before extras.
-    pub(super) fn next(&mut self, class: u8, newest_first: bool) -> Option<u32> {
-        if newest_first { self.clients.take_turn(class) } else { self.oldest(class) }
+    pub(super) fn next(&self, class: u8, newest_first: bool) -> Option<u32> {
+        match newest_first {
+            true => self.clients.turn(class, true),
+            false => self.oldest_startable(class),
+        }
+    }
+
+    /// A waiting copy's connection had its turn.
+    pub(super) fn had_turn(&mut self, index: u32) {
+        let copy = self.copies.at(index);
+        if let Some(Conn(client)) = copy.conn {
+            self.clients.had_turn(client, copy.kind());
+        }
     }
 
     /// The extra copy of a class that has waited longest.
@@ -359,6 +390,7 @@ impl<P> Copies<P> {
     pub(super) fn run(&mut self, index: u32, now: Instant) {
         self.leave(index);
         let copy = self.copies.at_mut(index);
+        copy.expected = self.clients.unread.expected(copy.method.place);
         copy.state =
             State::Running(Running { since: now, stop: None, asked: now, twin_started: None });
         self.running_until = self.running_until.min(copy.deadline);

@@ -6,6 +6,7 @@ use bowline_time::Instant;
 use super::arena::Key;
 use super::histograms::record;
 use super::overload::Sight;
+use super::unread::Room;
 use super::{CopyKey, Core, Notice, Start, Unstarted};
 
 impl<P> Core<P> {
@@ -15,17 +16,34 @@ impl<P> Core<P> {
     /// is told. (Whoever tells first and sheds afterwards kills both.)
     pub fn dispatch(&mut self, now: Instant) {
         self.slots.look(now);
+        let (mut short, mut any) = (None, false);
         while self.copies.running() < self.slots.limit()
-            && let Some(index) = self.next()
+            && let Some((index, by_turns)) = self.next()
         {
+            match self.room_for_reply(index) {
+                Room::Enough => {}
+                Room::NotOfClient => {
+                    self.hold(index, now);
+                    continue;
+                }
+                Room::NotOfAll => {
+                    short = Some(self.expected(index));
+                    break;
+                }
+            }
+            if by_turns {
+                self.copies.had_turn(index);
+            }
             let refused = self.shed_if_useless(index, now) || self.refuse_if_behind(index, now);
             if !refused && !self.answer_by_key(index, now) {
                 self.start(index, now);
+                any = true;
             }
         }
-        if self.copies.queued() > 0 {
+        if short.is_none() && self.copies.startable() > 0 {
             self.slots.wanted();
         }
+        self.note_shortage(short, any, now);
         for class in self.classes() {
             if !self.config.dark {
                 self.copies.arm_new(class);
@@ -34,13 +52,16 @@ impl<P> Core<P> {
         }
     }
 
-    /// The copy to start next: of the class whose turn it is.
-    fn next(&mut self) -> Option<u32> {
+    /// The copy to start next: of the class whose turn it is. And whether that is its connection's
+    /// turn, too: under overload, and where copies are held back.
+    fn next(&self) -> Option<(u32, bool)> {
         if self.copies.queued() == 0 {
             return None;
         }
-        let class = self.shares.next(|class| self.copies.queued_of(class) > 0)?;
-        self.copies.next(class, self.governors[usize::from(class)].is_overloaded())
+        let class = self.shares.next(|class| self.copies.startable_of(class) > 0)?;
+        let newest_first = self.governors[usize::from(class)].is_overloaded();
+        let index = self.copies.next(class, newest_first)?;
+        Some((index, newest_first || self.copies.clients.holds_any()))
     }
 
     /// All classes that there are.
@@ -49,7 +70,8 @@ impl<P> Core<P> {
     }
 
     fn look_for_overload(&mut self, class: u8, now: Instant) {
-        let oldest = self.copies.oldest(class).map(|index| now - self.copies.at(index).arrived);
+        let oldest = self.copies.oldest_startable(class);
+        let oldest = oldest.map(|index| now - self.copies.at(index).arrived);
         if oldest.is_none() && self.governors[usize::from(class)].is_calm() {
             return;
         }
@@ -68,7 +90,7 @@ impl<P> Core<P> {
 
     /// This class, and all others that have copies waiting.
     fn waiting_beside(&self, class: u8) -> impl Iterator<Item = u8> {
-        self.classes().filter(move |other| *other == class || self.copies.queued_of(*other) > 0)
+        self.classes().filter(move |other| *other == class || self.copies.startable_of(*other) > 0)
     }
 
     /// Sheds a waiting copy if too little of its time is left.
@@ -93,6 +115,7 @@ impl<P> Core<P> {
         self.shares.started(copy.class);
         self.estimate.started(waited);
         record(&mut self.histograms.methods[place].wait, waited);
+        self.note_start(index, now);
         self.copies.run(index, now);
         self.effects.starts.push_back(self.copies.key(index));
         if let Some(tie) = self.copies.at(index).request.tie {

@@ -24,6 +24,9 @@ pub struct Histograms {
     /// From the close of a connection to the end of each of the copies that ran for it, in ns: work
     /// for nobody.
     pub orphan: Histogram<u32>,
+    /// From when none of a client's copies was started any more, as it had not read its replies (or
+    /// nobody's was, as all had not), to the next that was, in ns.
+    pub held: Histogram<u32>,
 }
 
 /// How long the copies of one method took.
@@ -40,7 +43,12 @@ pub struct MethodTimes {
 impl Histograms {
     pub(super) fn new(methods: impl Iterator<Item = Method>) -> Histograms {
         let times = |method| MethodTimes { method, wait: empty(), service: empty() };
-        Histograms { methods: methods.map(times).collect(), stop: empty(), orphan: empty() }
+        Histograms {
+            methods: methods.map(times).collect(),
+            stop: empty(),
+            orphan: empty(),
+            held: empty(),
+        }
     }
 
     /// Forgets everything.
@@ -51,6 +59,7 @@ impl Histograms {
         }
         self.stop.reset();
         self.orphan.reset();
+        self.held.reset();
     }
 
     /// Adds what another core of the same service measured.
@@ -61,6 +70,7 @@ impl Histograms {
         }
         merge(&mut self.stop, &other.stop);
         merge(&mut self.orphan, &other.orphan);
+        merge(&mut self.held, &other.held);
     }
 }
 

@@ -8,7 +8,8 @@
 //!    [`on_request`](Core::on_request), [`on_cancel`](Core::on_cancel),
 //!    [`on_closed`](Core::on_closed), [`on_mesh_up`](Core::on_mesh_up),
 //!    [`on_mesh_down`](Core::on_mesh_down), [`on_finished`](Core::on_finished),
-//!    [`on_aborted`](Core::on_aborted), [`on_freshness`](Core::on_freshness).
+//!    [`on_aborted`](Core::on_aborted), [`on_freshness`](Core::on_freshness),
+//!    [`on_unread`](Core::on_unread).
 //! 2. [`dispatch`](Core::dispatch) takes from the queue what may start. Before it, nothing starts:
 //!    so a cancel that has arrived is obeyed, however late this core looks at it.
 //! 3. [`poll_effect`](Core::poll_effect), until it is empty. The cancels come out before the
@@ -41,6 +42,7 @@ mod end;
 mod estimate;
 mod fresh;
 mod histograms;
+mod hold;
 mod index;
 mod keyed;
 mod keys;
@@ -52,6 +54,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod tombs;
+mod unread;
 mod unstarted;
 
 use alloc::collections::VecDeque;
@@ -71,6 +74,7 @@ use overload::Governor;
 use shares::Shares;
 use slots::Slots;
 use tombs::Tombs;
+use unread::Unread;
 
 pub use account::Account;
 pub use config::{Config, ConfigError, MethodRule};
@@ -84,6 +88,8 @@ pub use slots::Adaptive;
 pub use stats::Stats;
 #[cfg(feature = "io")]
 pub(crate) use stats::counters;
+#[cfg(feature = "io")]
+pub(crate) use unread::considerable;
 pub use unstarted::{Gone, Unstarted};
 
 /// There are as many client connections as may be.
@@ -113,6 +119,8 @@ pub struct Core<P> {
     watched: bool,
     /// What this replica holds, if that is known.
     held: Option<Freshness>,
+    /// Nothing starts, as too many replies wait in all: since when, and how long the next one would be.
+    short: Option<(Instant, usize)>,
     /// Nothing new is taken on.
     draining: bool,
 }
@@ -149,8 +157,10 @@ impl<P> Core<P> {
         let methods = Methods::new(&config.methods)?;
         let keys = Keys::new(config.keys, config.slots, seed);
         let copies = slots + config.queue_requests as usize;
-        let clients =
-            Clients::with_capacity(config.connections, config.slots + config.queue_requests);
+        let unread =
+            Unread::new(config.outgoing_bytes, config.outgoing_total, methods.iter().count());
+        let waiting = config.slots + config.queue_requests;
+        let clients = Clients::with_capacity(config.connections, waiting, unread);
         Ok(Core {
             histograms: Histograms::new(methods.iter()),
             methods,
@@ -172,6 +182,7 @@ impl<P> Core<P> {
             gone: VecDeque::new(),
             watched: false,
             held: None,
+            short: None,
             draining: false,
             config,
         })
@@ -274,6 +285,7 @@ impl<P> Core<P> {
             queued: self.copies.queued() as u64,
             running: self.copies.running() as u64,
             parked: self.copies.parked() as u64,
+            held: self.copies.clients.held_copies() as u64,
             keys: self.copies.keys.results() as u64,
             key_bytes: self.copies.keys.bytes() as u64,
             ..self.stats

@@ -85,15 +85,15 @@ impl<P> Core<P> {
     /// How long a copy of a class would wait that came now. Under overload primaries pass all others
     /// of their class. Of another class, as many start before it as its share allows.
     pub(super) fn wait_of_next(&self, class: u8, extra: bool) -> Duration {
-        if self.copies.queued() == 0 && self.copies.running() < self.slots.limit() {
+        if self.copies.startable() == 0 && self.copies.running() < self.slots.limit() {
             return Duration::ZERO;
         }
         let overloaded = self.governors[usize::from(class)].is_overloaded();
-        let own = if overloaded && !extra { 0 } else { self.copies.queued_of(class) };
+        let own = if overloaded && !extra { 0 } else { self.copies.startable_of(class) };
         let (own_share, own_turns) = (u64::from(self.shares.of(class)), u64::from(own) + 1);
         let others = self.classes().filter(|other| *other != class).map(|other| {
             let turns = own_turns * u64::from(self.shares.of(other)) / own_share;
-            u64::from(self.copies.queued_of(other)).min(turns) as u32
+            u64::from(self.copies.startable_of(other)).min(turns) as u32
         });
         let ahead = own + others.sum::<u32>();
         self.estimate.wait(ahead, self.copies.running(), self.slots.limit())

@@ -38,7 +38,7 @@ macro_rules! counters {
 pub(crate) use counters;
 
 counters! {
-    /// What happened since a core was made; only the first five go down again.
+    /// What happened since a core was made; only the first six go down again.
     ///
     /// They reconcile, see [`Stats::ended`]: accepted = ended + queued + running + parked.
     pub struct Stats {
@@ -48,6 +48,8 @@ counters! {
         running,
         /// Copies that wait for the result of another with their key.
         parked,
+        /// Copies in the queue that are held back: their clients have to read first.
+        held,
         /// Results that are remembered by their keys.
         keys,
         /// Bytes of those results.
@@ -132,6 +134,10 @@ counters! {
         dark_shed,
         /// Times that the newest began to be served first.
         overloads,
+        /// Times that a client's copies began to be held back, as it had not read its replies.
+        holds,
+        /// Times that all clients' copies began to be held back, as too many replies waited in all.
+        holds_of_all,
 
         /// Cancels that were sent to a twin's core.
         cancels_sent,

@@ -51,18 +51,22 @@ pub struct Limits {
     /// What a connection's client may have under way: requests, and bytes of their payloads. One that
     /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.
     pub credit: Credit,
-    /// Bytes that may wait for one connection, however slowly it is read. While more wait, the client
-    /// is to read so many in each `transfer_time`, or is disconnected. Of frames that are not segments
-    /// of large replies no more may wait.
+    /// Bytes that may wait for one connection, however slowly it is read: a copy is held back in the
+    /// queue while its reply would exceed that, unless nothing else waits. Should more wait all the
+    /// same, as replies are longer than those of their method are on average, the client is to read so
+    /// many in each `transfer_time`, or is disconnected. Of frames that are not segments of large
+    /// replies no more may wait.
     pub outgoing_bytes: usize,
-    /// Bytes that may be queued for all clients together. If there are more, those that have kept most
-    /// of them for longest are disconnected.
+    /// Bytes that may wait for all clients together. From half of it on, copies of clients that have
+    /// more than an equal share of that half are held back in the queue, and those of all clients where
+    /// three quarters would be exceeded. If that lasts for `transfer_time`, those are disconnected that took
+    /// nothing for as long; should all of it be exceeded, those that have kept most of it for longest.
     pub outgoing_total: usize,
     /// How long the next part of a request may take. Not zero.
     pub stall_time: Duration,
     /// How long a request of any size may take to come in while others need its room (its pace is
-    /// looked at once `stall_time` has passed since it began), and `outgoing_bytes` of replies to be
-    /// read. Not zero.
+    /// looked at once `stall_time` has passed since it began), `outgoing_bytes` of replies to be read,
+    /// and a client to read anything while others wait for that. Not zero.
     pub transfer_time: Duration,
     /// Tombstones that are kept.
     pub tombstones: u32,

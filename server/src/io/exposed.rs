@@ -96,6 +96,7 @@ impl Page {
     fn copies(&self, to: &mut Encoder<'_>, stats: &Stats) -> Result<(), Error> {
         to.gauge("copies_queued", "Copies in the queue", stats.queued)?;
         to.gauge("copies_running", "Copies that hold a slot", stats.running)?;
+        to.gauge("copies_held", "Of those queued: their clients have to read first", stats.held)?;
         to.gauge("copies_parked", "Copies that wait for the result of their key", stats.parked)?;
         to.gauge("keys", "Results that are remembered by key", stats.keys)?;
         to.gauge("key_bytes", "Bytes of results that are remembered by key", stats.key_bytes)?;
@@ -131,6 +132,8 @@ impl Page {
             to.counters(name, help, label, starting(prefix))?;
         }
         to.counter("overloads", "Times that the newest began to be served first", stats.overloads)?;
+        to.counter("holds", "Times that a client's copies were held back", stats.holds)?;
+        to.counter("holds_of_all", "Times that all copies were held back", stats.holds_of_all)?;
         to.counter("starts_told", "Starts that clients relay", stats.starts_told)
     }
 
@@ -260,6 +263,7 @@ impl Page {
         for (name, help, times) in [
             ("stop_seconds", "From being asked to stop to the end", &times.stop),
             ("orphan_seconds", "From the close of a connection to its work's end", &times.orphan),
+            ("held_seconds", "How long copies were held back for clients to read", &times.held),
         ] {
             let (sum, buckets) = bucketed(times);
             let none = None::<&std::collections::HashMap<usize, Exemplar<[(&str, &str); 0], f64>>>;

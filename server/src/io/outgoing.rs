@@ -1,12 +1,11 @@
 //! What waits for all clients together has a bound, and so has what waits for one that does not read.
 
-use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_runtime::{Instant, now};
 
-use super::connection::Connection;
+use super::connection::{Connection, Side};
 use super::sender::GivenUp;
 use super::service::Service;
 use super::shell::Shell;
@@ -16,9 +15,14 @@ use super::shell::Shell;
 const OUTGOING_LOOK: Duration = Duration::from_millis(1);
 
 impl<S: Service> Shell<S> {
-    /// Sees to it, once a millisecond, that who reads too slowly is disconnected, and that no more is
-    /// queued for all clients together than may be: those that keep most of it for longest are
-    /// disconnected until it is so.
+    /// When to look again how much waits, as the core holds copies back until it is less.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        let next = self.outgoing_looked.get() + OUTGOING_LOOK;
+        self.core.borrow().is_holding().then_some(next)
+    }
+
+    /// Sees to it, once a millisecond, that the core knows what waits for whom, that who reads too
+    /// slowly is disconnected, and that no more is queued for all clients together than may be.
     pub(super) fn bound_outgoing(&self) {
         let now = now();
         if now < self.outgoing_looked.get() + OUTGOING_LOOK {
@@ -38,30 +42,52 @@ impl<S: Service> Shell<S> {
                     readers += usize::from(waiting > 0);
                 }
             }
+            self.tell_unread(connection);
         }
         // A reply's drop is its service's, and runs while nothing is borrowed.
         slow.iter().for_each(|connection| connection.out.give_up(true));
         // Who has less than half of an equal share is not in the way of anybody, for however long; and
         // where too much waits somebody has more than a share.
         let least = (self.limits.outgoing_total / (2 * readers.max(1))).max(1);
-        while sum > self.limits.outgoing_total
-            && let Some((most, waiting)) = self.keeps_most(least, now)
-        {
-            most.out.give_up(false);
-            sum -= waiting.min(sum);
+        let (most, patience) = (self.limits.outgoing_total, self.limits.transfer_time);
+        if self.core.borrow().short_for(now) >= patience {
+            sum = self.give_up_most(sum, most / 2, now, |one| {
+                one.out.waiting() >= least && one.out.idle(now) >= patience
+            });
         }
+        self.give_up_most(sum, most, now, |one| one.out.waiting() >= least);
     }
 
-    /// Of the clients for which at least so much waits, the one that has kept most of it for longest,
-    /// and how much that is.
-    fn keeps_most(&self, least: usize, now: Instant) -> Option<(Rc<Connection<S::Reply>>, usize)> {
-        let accepted = self.accepted.borrow();
-        let is_meant = |one: &&Rc<Connection<S::Reply>>| {
-            one.out.given_up().is_none() && one.out.waiting() >= least
-        };
-        let meant = accepted.iter().flatten().filter(is_meant);
-        let most = meant.max_by_key(|one| one.out.keeps(now))?;
-        Some((most.clone(), most.out.waiting()))
+    /// While more than `most` bytes of `sum` wait for all clients together, disconnects those among
+    /// the ones that are meant that have kept most of them for longest. Returns how many still wait.
+    fn give_up_most(
+        &self,
+        mut sum: usize,
+        most: usize,
+        now: Instant,
+        is_meant: impl Fn(&Connection<S::Reply>) -> bool,
+    ) -> usize {
+        while sum > most {
+            let keeps_most = {
+                let accepted = self.accepted.borrow();
+                let open = accepted.iter().flatten().filter(|one| one.out.given_up().is_none());
+                open.filter(|one| is_meant(one)).max_by_key(|one| one.out.keeps(now)).cloned()
+            };
+            let Some(one) = keeps_most else { break };
+            sum -= one.out.waiting().min(sum);
+            // A reply's drop is its service's, and runs while nothing is borrowed.
+            one.out.give_up(false);
+        }
+        sum
+    }
+
+    /// Tells the core what waits for a client.
+    pub(super) fn tell_unread(&self, connection: &Connection<S::Reply>) {
+        if let Side::Accepted(conn) = connection.side
+            && let Some(waiting) = connection.out.untold()
+        {
+            self.core.borrow_mut().on_unread(conn, waiting);
+        }
     }
 
     /// A client was disconnected over what waited for it.
@@ -70,8 +96,8 @@ impl<S: Service> Shell<S> {
         let what = match is_slow {
             true => "disconnected who reads too slowly",
             false => {
-                "disconnected who had kept most waiting for longest, as more than outgoing_total \
-                 waits for all"
+                "disconnected who had kept most waiting for longest, as too much of outgoing_total is \
+                 taken"
             }
         };
         match self.reader_lines.allows(now()) {

@@ -3,8 +3,8 @@
 //!
 //! Many large replies at once are much that waits, and may all be read as fast as the network goes. So
 //! as long as no more than some waits nobody looks; from then on the other side is to take as much as
-//! that in each span of time. Where too much waits for all together, who has kept most of it for
-//! longest goes first.
+//! that in each span of time. Where too much waits for all together, who took nothing for as long is
+//! in the way of the others; and who has kept most of it for longest goes first.
 
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ pub(super) struct Reader {
     /// When it was last looked what waited, after all that had waited before was taken; and what it
     /// will have taken, in all, once it took that. None: nothing waits.
     behind: Option<(Instant, u64)>,
+    /// When it was last looked at after it had taken something or nothing waited, and what it had
+    /// taken by then, in all.
+    taken: Option<(Instant, u64)>,
 }
 
 impl Reader {
@@ -30,6 +33,9 @@ impl Reader {
         (most, span): (usize, Duration),
         now: Instant,
     ) -> bool {
+        if waiting == 0 || self.taken.is_none_or(|(_, before)| taken > before) {
+            self.taken = Some((now, taken));
+        }
         match self.behind {
             _ if waiting == 0 => self.behind = None,
             // What waited may have been withdrawn since.
@@ -48,6 +54,11 @@ impl Reader {
         }
         self.watched = Some((now, taken));
         taken - before < most as u64
+    }
+
+    /// For how long it has taken nothing of what waits.
+    pub(super) fn idle(&self, now: Instant) -> Duration {
+        self.taken.map_or(Duration::ZERO, |(last, _)| now - last)
     }
 
     /// How much of the room for all it keeps, in bytes times nanoseconds since it last took all that
@@ -99,6 +110,19 @@ mod tests {
         leaves.is_too_slow(0, 80, (MOST, SPAN), at(21));
         leaves.is_too_slow(80, 80, (MOST, SPAN), at(22));
         assert_eq!(leaves.keeps(80, at(22)), 0, "nothing waited meanwhile");
+    }
+
+    #[test]
+    fn who_took_nothing_since_is_idle_while_something_waits() {
+        let at = |second| Instant::EPOCH + Duration::from_secs(second);
+        let mut reader = Reader::default();
+        let mut look = |second, waiting, taken| {
+            reader.is_too_slow(waiting, taken, (MOST, SPAN), at(second));
+            reader.idle(at(second)).as_secs()
+        };
+        let looks = [(1, 0, 0), (3, 90, 0), (5, 90, 0), (6, 89, 1), (8, 89, 1), (9, 0, 1)];
+        let idle = looks.map(|(second, waiting, taken)| look(second, waiting, taken));
+        assert_eq!(idle, [0, 2, 4, 0, 2, 0]);
     }
 
     #[test]

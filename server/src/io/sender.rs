@@ -23,7 +23,7 @@ use bowline_runtime::{Instant, JoinHandle, Notify, now, spawn};
 
 use super::answer::Letter;
 use super::reader::Reader;
-use crate::core::Account;
+use crate::core::{Account, considerable};
 
 /// Longer replies go out in pieces of so many bytes, if the other side understands that. Checksum
 /// and copy of one take some 10 us.
@@ -53,6 +53,8 @@ pub(super) struct Sender<R> {
     /// Bytes that may wait for the other side to read, however slowly it does.
     most: usize,
     reader: Cell<Reader>,
+    /// What the core was told last of how many bytes wait.
+    told: Cell<usize>,
     /// Bytes handed to the stream, in all.
     appended: Cell<u64>,
     given_up: Cell<Option<GivenUp>>,
@@ -74,6 +76,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             account: RefCell::new(None),
             most,
             reader: Cell::default(),
+            told: Cell::new(0),
             appended: Cell::new(0),
             given_up: Cell::new(None),
             parted: Cell::new(false),
@@ -289,6 +292,18 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         let is_too_slow = reader.is_too_slow(waiting, taken, (self.most, span), now);
         self.reader.set(reader);
         (waiting, is_too_slow)
+    }
+
+    /// How many bytes wait for it, if the core has to be told: many do, or did when it was
+    /// told last.
+    pub(super) fn untold(&self) -> Option<usize> {
+        let waiting = considerable(self.waiting());
+        (self.told.replace(waiting) + waiting > 0).then_some(waiting)
+    }
+
+    /// For how long it has taken nothing of what waits.
+    pub(super) fn idle(&self, now: Instant) -> Duration {
+        self.reader.get().idle(now)
     }
 
     /// How much it keeps of the room for all; of those who keep as much, who has more waiting.

@@ -535,6 +535,8 @@ impl Seat {
             slots: limits.slots,
             queue_requests: limits.queue_requests,
             queue_bytes: limits.queue_bytes,
+            outgoing_bytes: limits.outgoing_bytes,
+            outgoing_total: limits.outgoing_total,
             connections: limits.connections,
             tombstones: limits.tombstones,
             adaptive: self.builder.adaptive,

@@ -24,7 +24,8 @@ counters! {
         silent,
         /// Of those: it did not read what it had asked for.
         slow_readers,
-        /// Of those: too much waited for all together, and it had kept most of it for longest.
+        /// Of those: too much waited for all together, and it had taken nothing of it for long, or kept
+        /// most of it for longest.
         outgoing_full,
         /// Of those: it sent more than it was granted.
         credit_exceeded,

@@ -71,9 +71,10 @@ pub(super) async fn decide<S: Service>(shell: Rc<Shell<S>>) {
             }
         })
         .await;
-        shell.dispatch();
         shell.bound_outgoing();
+        shell.dispatch();
         let next = shell.core.borrow().next_timeout();
+        let next = [next, shell.next_look()].into_iter().flatten().min();
         // An alarm that is too early costs one look, and less than setting it anew every turn.
         if let Some(next) = next
             && alarm.as_ref().is_none_or(|alarm| next < alarm.deadline())

@@ -214,6 +214,11 @@ fn who_reads_may_have_more_waiting_than_who_does_not() {
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let segments = Features::OPTIONS.with(Features::SEGMENTS);
     let [mut leaves, mut reads] = [(); 2].map(|()| Peer::client_that(segments, server.address()));
+    // They get more than anybody could foresee, or they would be made to wait.
+    for seq in 3..43 {
+        reads.request(calling(BLOW, seq), &4_u32.to_le_bytes());
+        reads.reply();
+    }
     leaves.request(calling(BLOW, 1), &(40_u32 << 20).to_le_bytes());
     assert!(matches!(leaves.next(), Came::Opening(..)));
     // The server looks at it once more, at the end of a turn a millisecond later.

@@ -17,6 +17,7 @@ mod service;
 mod spans;
 mod stalls;
 mod told;
+mod unread;
 
 use std::time::{Duration, Instant};
 

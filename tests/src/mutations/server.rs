@@ -16,6 +16,8 @@ const MAKE_ROOM: &str = "server/src/core/room.rs";
 const CONFIG: &str = "server/src/core/config.rs";
 const FRESH: &str = "server/src/core/fresh.rs";
 const ACCOUNT: &str = "server/src/core/account.rs";
+const UNREAD: &str = "server/src/core/unread.rs";
+const CLIENTS: &str = "server/src/core/clients.rs";
 
 pub(super) const ALL: &[Mutation] = &[
     mutation(
@@ -48,6 +50,41 @@ pub(super) const ALL: &[Mutation] = &[
         "            let refused = self.shed_if_useless(index, now)",
         "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            let refused = self.shed_if_useless(index, now)",
     ),
+    mutation(
+        "the twin is cancelled before it is known that there is room for the reply",
+        DISPATCH,
+        "            match self.room_for_reply(index) {",
+        "            if let Some(tie) = self.copies.at(index).request.tie {\n                self.tell_twin(index, tie, now);\n            }\n            match self.room_for_reply(index) {",
+    )
+    .held_by("core::tests::hold::a_copy_that_is_held_back_tells_no_twin_and_its_twin_may_run"),
+    mutation(
+        "copies start for a client however much waits for it",
+        UNREAD,
+        "        match of_client > 0 && of_client",
+        "        match false && of_client > 0 && of_client",
+    )
+    .held_by("core::tests::hold::who_has_not_read_is_held_back_until_it_has_and_nobody_else_is"),
+    mutation(
+        "copies start however much waits for all clients",
+        UNREAD,
+        "        if !self.fits(more) {",
+        "        if false && !self.fits(more) {",
+    )
+    .held_by("core::tests::hold::a_quarter_of_the_room_is_left_for_replies_that_are_longer_than_expected"),
+    mutation(
+        "replies are forgotten as long as they are not made",
+        CLIENTS,
+        "            self.change_room(index, unread, expected + copies.at(copy).expected);",
+        "            self.change_room(index, unread, expected);",
+    )
+    .held_by("core::tests::hold::replies_count_before_they_are_made"),
+    mutation(
+        "who may start next waits behind copies that are held back",
+        DISPATCH,
+        "                    self.hold(index, now);\n                    continue;",
+        "                    self.hold(index, now);\n                    break;",
+    )
+    .held_by("core::tests::hold::who_has_not_read_is_held_back_until_it_has_and_nobody_else_is"),
     mutation(
         "a primary obeys its twin",
         CANCEL,

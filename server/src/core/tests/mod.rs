@@ -10,6 +10,7 @@ mod deadlines;
 mod ends;
 mod fresh;
 mod goodput;
+mod hold;
 mod keys;
 mod overload;
 mod random;
@@ -204,6 +205,11 @@ impl Bench {
     fn finish(&mut self, copy: CopyKey) -> Option<(Conn, Reply)> {
         let finished = self.core.on_finished(copy, Status::Ok, b"done", &OptionSet::NONE, self.now);
         finished.map(|(conn, reply, _)| (conn, reply))
+    }
+
+    /// As `finish`, with a reply of so many bytes.
+    fn finish_with(&mut self, copy: CopyKey, bytes: usize) {
+        self.core.on_finished(copy, Status::Ok, &vec![0; bytes], &OptionSet::NONE, self.now);
     }
 
     fn pass(&mut self, time: Duration) {

@@ -33,7 +33,9 @@ impl Walk {
     fn new(seed: u64) -> Walk {
         let keys = KeyLimits { results: 3, bytes: 10, life: ms(20) };
         let shares = vec![3, 1, 2];
-        let bench = Bench::with(Config { slots: 3, connections: 4, keys, shares, ..config() });
+        let (outgoing_bytes, outgoing_total) = (100 << 10, 300 << 10);
+        let config = Config { outgoing_bytes, outgoing_total, ..config() };
+        let bench = Bench::with(Config { slots: 3, connections: 4, keys, shares, ..config });
         let conns = vec![bench.conn];
         let random = Random(seed);
         let (running, awaited) = (Vec::new(), BTreeMap::new());
@@ -43,11 +45,14 @@ impl Walk {
     fn step(&mut self) {
         let [listed, counted] = self.bench.core.copies.clients.most_waiting();
         assert_eq!(listed, counted);
-        match self.random.below(10) {
+        let [listed, counted] = self.bench.core.copies.clients.held_back();
+        assert_eq!(listed, counted);
+        match self.random.below(11) {
             0..=3 => self.send(),
             4..=5 => self.cancel(),
             6 => self.finish_one(),
             7 => self.connect_or_close(),
+            10 => self.read(),
             8 => self.bench.pass(Duration::from_micros(self.random.below(9_000))),
             _ => self.turn(),
         }
@@ -110,8 +115,21 @@ impl Walk {
         let start = self.running.swap_remove(at);
         if self.random.below(4) == 0 {
             self.bench.core.on_aborted(start.copy, self.bench.now);
-        } else if let Some((conn, reply)) = self.bench.finish(start.copy) {
+            return;
+        }
+        let (core, now) = (&mut self.bench.core, self.bench.now);
+        let result: &[u8] = if self.random.below(2) == 0 { b"done" } else { &[0; 40 << 10] };
+        let finished = core.on_finished(start.copy, Status::Ok, result, &OptionSet::NONE, now);
+        if let Some((conn, reply, _)) = finished {
             self.end(conn, reply.attempt);
+        }
+    }
+
+    /// Somebody has read, or not.
+    fn read(&mut self) {
+        let unread = self.random.below(3) as usize * (45 << 10);
+        if let Some(&conn) = self.pick_conn() {
+            self.bench.core.on_unread(conn, unread);
         }
     }
 

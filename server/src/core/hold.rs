@@ -1,0 +1,80 @@
+//! Copies are held back while there is no room for their replies: see [`super::unread`].
+//!
+//! One that is held back has not started, so its twin may, and nobody is told. It is withdrawn and shed
+//! like any other; it counts for what may wait, and not for what others have to wait for.
+
+use core::time::Duration;
+
+use bowline_time::Instant;
+
+use super::histograms::record;
+use super::unread::Room;
+use super::{Conn, Core};
+
+impl<P> Core<P> {
+    /// So many bytes of replies wait for a connection's client to read. To be told before
+    /// [`Core::dispatch`], at least of each connection for which some wait or did when it was told
+    /// last; and soon again while this core [holds copies back](Core::is_holding).
+    pub fn on_unread(&mut self, conn: Conn, bytes: usize) {
+        self.copies.clients.set_unread(conn.0, bytes);
+    }
+
+    /// Whether copies that could start are held back, until clients have read.
+    pub const fn is_holding(&self) -> bool {
+        self.copies.clients.holds_any() || self.short.is_some()
+    }
+
+    /// For how long nothing was started, or not all that could have been, as too many replies wait in
+    /// all; zero if they don't.
+    pub fn short_for(&self, now: Instant) -> Duration {
+        self.short.map_or(Duration::ZERO, |(since, _)| now - since)
+    }
+
+    /// Whether there is room for the reply of a waiting copy.
+    pub(super) fn room_for_reply(&self, index: u32) -> Room {
+        match self.copies.at(index).conn {
+            Some(Conn(client)) => self.copies.clients.room(client, self.expected(index)),
+            None => Room::Enough,
+        }
+    }
+
+    /// How long the reply of a copy is expected to be.
+    pub(super) fn expected(&self, index: u32) -> usize {
+        self.copies.clients.unread.expected(self.copies.at(index).method.place)
+    }
+
+    /// A copy, and all others of its connection, wait until their client has read.
+    pub(super) fn hold(&mut self, index: u32, now: Instant) {
+        if let Some(Conn(client)) = self.copies.at(index).conn {
+            self.stats.holds += u64::from(self.copies.clients.hold(client, now));
+        }
+    }
+
+    /// A copy starts: so those of its connection are not held back any more.
+    pub(super) fn note_start(&mut self, index: u32, now: Instant) {
+        if let Some(Conn(client)) = self.copies.at(index).conn
+            && let Some(since) = self.copies.clients.started(client)
+        {
+            record(&mut self.histograms.held, now - since);
+        }
+    }
+
+    /// All that could start has started, but for one with a reply of so many bytes, for which there
+    /// was no room. Without one, it is over if that was any, or once there is room for the last such
+    /// one: that may have been shed meanwhile.
+    pub(super) fn note_shortage(&mut self, wanted: Option<usize>, any: bool, now: Instant) {
+        match (self.short, wanted) {
+            (None, None) => {}
+            (None, Some(wanted)) => {
+                self.stats.holds_of_all += 1;
+                self.short = Some((now, wanted));
+            }
+            (Some((since, _)), Some(wanted)) => self.short = Some((since, wanted)),
+            (Some((since, wanted)), None) if any || self.copies.clients.unread.fits(wanted) => {
+                record(&mut self.histograms.held, now - since);
+                self.short = None;
+            }
+            (Some(_), None) => {}
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Copies of clients that have not read their replies are held back, so that what waits for them
+//! stays bounded and nobody who reads is cut off.
+
+use bowline_protocol::options::Key;
+
+use super::super::overload::Overload;
+use super::*;
+
+const KIB: usize = 1 << 10;
+/// How long replies are here.
+const REPLY: usize = 60 * KIB;
+
+/// A client may have one such reply waiting; all may have 17, and until 8 wait none has a share.
+fn tight() -> Config {
+    Config {
+        slots: 4,
+        queue_requests: 100,
+        outgoing_bytes: 100 * KIB,
+        outgoing_total: 1024 * KIB,
+        ..config()
+    }
+}
+
+impl Bench {
+    /// One whose core has seen how long replies are.
+    fn tight(config: Config) -> Bench {
+        let mut bench = Bench::with(config);
+        let first = bench.start(plain(1_000));
+        bench.finish_with(first, REPLY);
+        bench.turn();
+        bench
+    }
+
+    fn unread(&mut self, conn: Conn, bytes: usize) {
+        self.core.on_unread(conn, bytes);
+    }
+
+    /// So many more clients, for each of which so much waits.
+    fn hoarders(&mut self, count: usize, bytes: usize) -> Vec<Conn> {
+        let open = |_| {
+            let conn = self.core.on_opened().unwrap();
+            self.core.on_unread(conn, bytes);
+            conn
+        };
+        (0..count).map(open).collect()
+    }
+
+    fn held(&self) -> u64 {
+        self.core.stats().held
+    }
+}
+
+const fn patient(request: Request) -> Request {
+    Request { remaining: ms(100_000), ..request }
+}
+
+#[test]
+fn who_has_not_read_is_held_back_until_it_has_and_nobody_else_is() {
+    let mut bench = Bench::tight(tight());
+    let other = bench.core.on_opened().unwrap();
+    bench.unread(bench.conn, REPLY);
+    (1..=3).for_each(|seq| bench.request(plain(seq)));
+    bench.request_on(other, plain(11));
+    assert_eq!(bench.turn().started(), [11]);
+    assert_eq!((bench.held(), bench.core.stats().holds), (3, 1));
+    assert!(bench.core.is_holding());
+    // Told again and again that nothing was read, it is the same hold.
+    bench.pass(ms(5));
+    bench.unread(bench.conn, REPLY);
+    assert!(bench.turn().is_empty());
+    assert_eq!((bench.held(), bench.core.stats().holds), (3, 1));
+    bench.pass(ms(5));
+    bench.unread(bench.conn, 0);
+    assert_eq!(bench.turn().started(), [1], "and the next when there is room for it, too");
+    let held = &bench.core.histograms().held;
+    assert_eq!((held.len(), held.min() / 100_000), (1, 99), "ten milliseconds");
+    assert!(bench.core.stats().reconcile());
+}
+
+#[test]
+fn replies_count_before_they_are_made() {
+    let mut bench = Bench::tight(tight());
+    (1..=3).for_each(|seq| bench.request(plain(seq)));
+    let first = bench.turn().one_start();
+    bench.finish_with(first.copy, REPLY);
+    bench.unread(bench.conn, REPLY);
+    assert!(bench.turn().is_empty());
+    bench.unread(bench.conn, 0);
+    assert_eq!(bench.turn().started(), [2]);
+}
+
+#[test]
+fn small_replies_are_never_waited_for() {
+    let mut bench = Bench::with(tight());
+    (1..=20).for_each(|seq| bench.request(plain(seq)));
+    for _ in 0..5 {
+        let starts = bench.turn().starts;
+        assert_eq!(starts.len(), 4, "as many as there are slots");
+        starts.iter().for_each(|start| bench.finish_with(start.copy, 30 * KIB));
+        bench.unread(bench.conn, 30 * KIB);
+    }
+    assert_eq!(bench.core.stats().holds, 0);
+}
+
+#[test]
+fn a_reply_that_is_larger_than_any_room_goes_out_alone() {
+    let mut bench = Bench::with(tight());
+    let first = bench.start(plain(1));
+    bench.finish_with(first, 2048 * KIB);
+    bench.request(plain(2));
+    bench.request(plain(3));
+    assert_eq!(bench.turn().started(), [2]);
+}
+
+#[test]
+fn a_copy_that_is_held_back_tells_no_twin_and_its_twin_may_run() {
+    let mut bench = Bench::tight(tight());
+    bench.core.on_mesh_up(PEER);
+    bench.unread(bench.conn, REPLY);
+    bench.request(primary(1));
+    bench.request(primary(2));
+    assert!(bench.turn().is_empty(), "nobody is told of a start");
+    bench.mesh(twin_of(primary(1)));
+    assert!(ended(primary(1), How::Withdrawn, Some(1))(bench.turn().one_ended()));
+    bench.client(caller_done(primary(2)));
+    assert!(ended(primary(2), How::Withdrawn, None)(bench.turn().one_ended()));
+    assert_eq!((bench.core.stats().started, bench.held()), (1, 0));
+}
+
+#[test]
+fn a_copy_that_is_held_back_is_shed_at_its_deadline_and_goes_with_its_connection() {
+    let mut bench = Bench::tight(tight());
+    bench.unread(bench.conn, REPLY);
+    bench.request(Request { remaining: ms(10), ..plain(1) });
+    bench.request(plain(2));
+    bench.turn();
+    bench.pass(ms(10));
+    assert!(ended(plain(1), How::Shed, None)(bench.turn().one_ended()));
+    bench.core.on_closed(bench.conn, bench.now);
+    assert!(bench.turn().is_empty());
+    assert!(bench.core.is_idle() && !bench.core.is_holding());
+}
+
+#[test]
+fn while_half_of_the_room_is_taken_nobody_has_more_than_an_equal_share() {
+    let config = Config { outgoing_bytes: 512 * KIB, ..tight() };
+    let mut bench = Bench::tight(config);
+    let [greedy, modest] = [bench.hoarders(1, 460 * KIB)[0], bench.hoarders(1, 50 * KIB)[0]];
+    bench.request_on(greedy, plain(1));
+    bench.request_on(modest, plain(2));
+    bench.request(plain(3));
+    assert_eq!(bench.turn().started(), [2, 3]);
+    assert_eq!(bench.held(), 1);
+    bench.unread(greedy, 100 * KIB);
+    assert_eq!(bench.turn().started(), [1]);
+}
+
+#[test]
+fn a_quarter_of_the_room_is_left_for_replies_that_are_longer_than_expected() {
+    let mut bench = Bench::tight(tight());
+    let hoarders = bench.hoarders(12, REPLY);
+    bench.request(plain(1));
+    assert!(bench.turn().is_empty(), "768 KiB would be exceeded");
+    assert_eq!((bench.core.stats().holds_of_all, bench.held()), (1, 0));
+    assert!(bench.core.is_holding());
+    bench.pass(ms(5));
+    bench.turn();
+    assert_eq!(bench.core.short_for(bench.now), ms(5));
+    bench.unread(hoarders[0], 0);
+    assert_eq!(bench.turn().started(), [1]);
+    assert_eq!((bench.core.short_for(bench.now), bench.core.is_holding()), (ms(0), false));
+    assert_eq!(bench.core.histograms().held.len(), 1);
+}
+
+#[test]
+fn a_shortage_lasts_until_there_is_room_though_whoever_wanted_it_has_given_up() {
+    let mut bench = Bench::tight(tight());
+    let hoarders = bench.hoarders(12, REPLY);
+    bench.request(Request { remaining: ms(10), ..plain(1) });
+    bench.turn();
+    bench.pass(ms(10));
+    assert!(ended(plain(1), How::Shed, None)(bench.turn().one_ended()));
+    bench.pass(ms(10));
+    bench.turn();
+    assert_eq!(bench.core.short_for(bench.now), ms(20));
+    bench.core.on_closed(hoarders[0], bench.now);
+    bench.turn();
+    assert_eq!(bench.core.short_for(bench.now), ms(0));
+}
+
+#[test]
+fn a_large_reply_is_not_passed_by_smaller_ones_that_take_its_room() {
+    let mut bench = Bench::tight(tight());
+    let scan = |seq| Request { method: SCAN, ..plain(seq) };
+    let first = bench.start(scan(1));
+    bench.finish_with(first, 200 * KIB);
+    bench.hoarders(10, REPLY);
+    let other = bench.core.on_opened().unwrap();
+    bench.request(scan(2));
+    bench.request_on(other, plain(3));
+    assert!(bench.turn().is_empty());
+    assert!(bench.turn().is_empty(), "nor later");
+}
+
+#[test]
+fn connections_have_turns_while_others_are_held_back() {
+    let mut bench = Bench::tight(Config { slots: 1, ..tight() });
+    let [one, two] = [(); 2].map(|()| bench.core.on_opened().unwrap());
+    bench.unread(bench.conn, REPLY);
+    bench.request(plain(1));
+    (11..=13).for_each(|seq| bench.request_on(one, plain(seq)));
+    bench.request_on(two, plain(21));
+    let mut order = Vec::new();
+    while let Some(start) = bench.turn().starts.pop() {
+        order.push(start.request.attempt.seq.0);
+        bench.finish_with(start.copy, REPLY);
+    }
+    assert_eq!(order, [11, 21, 12, 13], "by turns, and each its oldest first");
+}
+
+#[test]
+fn who_arrives_does_not_wait_for_copies_that_are_held_back() {
+    let mut bench = Bench::with(Config { slots: 1, ..tight() });
+    let first = bench.start(plain(1_000));
+    bench.now += ms(10);
+    bench.finish_with(first, REPLY);
+    bench.turn();
+    bench.unread(bench.conn, REPLY);
+    (1..=20).for_each(|seq| bench.request(patient(plain(seq))));
+    bench.turn();
+    let other = bench.core.on_opened().unwrap();
+    bench.request_on(other, Request { remaining: ms(15), ..plain(30) });
+    assert_eq!(bench.turn().started(), [30]);
+}
+
+#[test]
+fn copies_that_are_held_back_are_no_overload() {
+    let overload = Some(Overload { target_min: ms(5), interval_min: ms(20) });
+    let mut bench = Bench::tight(Config { overload, ..tight() });
+    bench.unread(bench.conn, REPLY);
+    bench.request(patient(plain(1)));
+    for _ in 0..1_000 {
+        bench.pass(ms(1));
+        bench.turn();
+    }
+    assert!(!bench.core.is_overloaded());
+    assert_eq!(bench.held(), 1);
+}
+
+#[test]
+fn adaptive_slots_do_not_grow_for_copies_that_are_held_back() {
+    let adaptive = Some(super::super::Adaptive { min: 1, interval: ms(10) });
+    let mut bench = Bench::tight(Config { adaptive, slots: 64, ..tight() });
+    let other = bench.core.on_opened().unwrap();
+    bench.unread(bench.conn, REPLY);
+    bench.request(patient(plain(1)));
+    for seq in 10..200 {
+        bench.request_on(other, plain(seq));
+        let start = bench.turn().one_start();
+        bench.pass(ms(1));
+        bench.finish(start.copy);
+    }
+    assert_eq!(bench.core.slots(), 1);
+}
+
+#[test]
+fn a_result_that_is_remembered_waits_as_well_for_who_has_not_read() {
+    let mut bench = Bench::with(tight());
+    let options = OptionSet { key: Some(Key { id: 1, fingerprint: 7 }), ..OptionSet::NONE };
+    let pay = |seq| Request { method: PAY, idempotent: false, ..plain(seq) };
+    bench.request_with(bench.conn, pay(1), &options);
+    let first = bench.turn().one_start();
+    bench.finish_with(first.copy, REPLY);
+    bench.unread(bench.conn, REPLY);
+    bench.request_with(bench.conn, pay(2), &options);
+    assert!(bench.turn().is_empty());
+    bench.unread(bench.conn, 0);
+    assert_eq!(bench.turn().answers.len(), 1);
+}

@@ -1,0 +1,84 @@
+//! Many clients whose replies wait: who reads is made to wait, and who doesn't goes.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use bowline_protocol::{Features, Request};
+use bowline_server::io::Limits;
+
+use crate::peer::{Came, Peer, calling};
+use crate::service::{BLOW, Hands};
+use crate::{PATIENCE, eventually};
+
+const SEGMENTS: Features = Features::OPTIONS.with(Features::SEGMENTS);
+/// How long each reply is.
+const REPLY: usize = 1 << 20;
+/// So many of them are more than the kernel keeps of one connection.
+const MANY: u64 = 16;
+
+/// One that has asked for so many replies.
+fn asking(server: SocketAddr, replies: u64) -> Peer {
+    let mut client = Peer::client_that(SEGMENTS, server);
+    for seq in 1..=replies {
+        let request = Request { remaining: PATIENCE, ..calling(BLOW, seq) };
+        client.request(request, &(REPLY as u32).to_le_bytes());
+    }
+    client
+}
+
+/// Reads so many replies.
+fn read(client: &mut Peer, replies: u64) {
+    let mut missing = replies as usize * REPLY;
+    while missing > 0 {
+        missing -= match client.next() {
+            Came::Opening(_, _, length) | Came::Segment(_, _, length) => length,
+            other => panic!("{other:?}, and {missing} bytes are missing"),
+        };
+    }
+}
+
+#[test]
+fn many_who_read_get_all_they_asked_for_though_it_is_more_than_may_wait() {
+    let limits = Limits {
+        outgoing_bytes: 4 << 20,
+        outgoing_total: 8 << 20,
+        transfer_time: PATIENCE,
+        ..Limits::default()
+    };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    // From now on it is known how long the replies are.
+    read(&mut asking(server.address(), 1), 1);
+    let mut clients: Vec<_> = (0..12).map(|_| asking(server.address(), MANY)).collect();
+    let copies = || server.control().snapshot().copies;
+    eventually("copies are held back", || copies().holds_of_all > 0 && copies().running == 0);
+    let waits = copies();
+    assert!(waits.queued > 0 && waits.reconcile(), "{waits:#?}");
+    thread::scope(|scope| {
+        for client in &mut clients {
+            scope.spawn(|| read(client, MANY));
+        }
+    });
+    let snapshot = server.control().snapshot();
+    let connections = snapshot.connections;
+    assert_eq!((connections.outgoing_full, connections.slow_readers), (0, 0));
+    assert_eq!((snapshot.clients, snapshot.copies.replied), (12, 1 + 12 * MANY));
+    assert!(!server.control().histograms().unwrap().held.is_empty());
+}
+
+#[test]
+fn who_does_not_read_at_all_goes_once_others_have_no_room_and_they_go_on() {
+    let limits = Limits {
+        outgoing_bytes: 1 << 30,
+        outgoing_total: 8 << 20,
+        transfer_time: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let _hoarders: Vec<_> = (0..12).map(|_| asking(server.address(), MANY)).collect();
+    eventually("there is no room", || server.control().snapshot().copies.holds_of_all > 0);
+    let mut client = asking(server.address(), 1);
+    read(&mut client, 1);
+    let connections = server.control().snapshot().connections;
+    assert!(connections.outgoing_full > 0 && connections.slow_readers == 0, "{connections:#?}");
+}
