@@ -408,7 +408,8 @@ mod tests {
     #[test]
     fn every_counter_is_on_the_page_once_with_its_value() {
         let times = || Histogram::new(2).unwrap();
-        let histograms = Histograms { methods: Vec::new(), stop: times(), orphan: times() };
+        let histograms =
+            Histograms { methods: Vec::new(), stop: times(), orphan: times(), held: times() };
         let from = |first: u64| move |place: usize| first + place as u64;
         let snapshot = Snapshot {
             copies: Stats::from_values(std::array::from_fn(from(7_000))),
