@@ -87,6 +87,8 @@ counters! {
     enters,
     /// Those of them that waited.
     waits,
+    /// Those of them that a signal ended. Nothing is lost by it: the loop goes on, and comes back.
+    interrupted,
     /// Completions, of which one request may have many, and sends that were done as they were handed
     /// over, for which the kernel makes none.
     completions,

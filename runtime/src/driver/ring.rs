@@ -281,7 +281,7 @@ impl Ring {
                 if self.backlog.is_empty() {
                     break;
                 }
-                if !went(self.submitter.squeue_wait())? {
+                if !went(self.submitter.squeue_wait(), counters)? {
                     break;
                 }
             }
@@ -423,16 +423,20 @@ impl Ring {
         if self.submission().is_empty() {
             self.at_once.all_taken();
         }
-        went(result)
+        went(result, counters)
     }
 }
 
 /// Whether the kernel did as asked. False if something was in the way that passes.
-fn went(result: io::Result<usize>) -> io::Result<bool> {
+fn went(result: io::Result<usize>, counters: &Counters) -> io::Result<bool> {
     match result {
         Ok(_) => Ok(true),
         Err(error) => match error.raw_os_error() {
-            Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(false),
+            Some(libc::EINTR) => {
+                counters.interrupted.add(1);
+                Ok(false)
+            }
+            Some(libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(false),
             _ => Err(error),
         },
     }
