@@ -174,3 +174,22 @@ pub(crate) fn spawn_from<F: Future + 'static>(
 ) -> JoinHandle<F::Output> {
     spawn_on(&crate::core::current(), stage, future, spawned)
 }
+
+#[cfg(all(test, feature = "simulated-driver"))]
+mod tests {
+    use super::*;
+    use crate::Faults;
+
+    #[test]
+    fn a_core_is_leaked_whose_memory_the_kernel_never_lets_go_and_freed_where_it_does() {
+        let ends = [(1000, Duration::ZERO, true), (500, Duration::from_secs(60), false)];
+        for (delay, patience, leaked) in ends {
+            let faults = Faults { delay, ..Faults::default() };
+            let runtime =
+                Runtime::builder().patience(patience).simulate(1, faults).build().unwrap();
+            let core = Rc::downgrade(&runtime.core);
+            drop(runtime);
+            assert_eq!(core.strong_count() > 0, leaked, "delay {delay}");
+        }
+    }
+}

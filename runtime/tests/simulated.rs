@@ -8,16 +8,21 @@ mod common;
 use std::cell::Cell;
 use std::future::Future;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bowline_runtime::fs::{File, OpenOptions};
 use bowline_runtime::net::{TcpListener, TcpStream};
 use bowline_runtime::{
-    Builder, Faults, ReceiveMode, Runtime, Stage, buffer, metrics, spawn, spawn_at, timeout,
-    yield_now,
+    Builder, Faults, ReceiveMode, Runtime, Simulation, Stage, buffer, metrics, spawn, spawn_at,
+    timeout, yield_now,
 };
-use common::{LONG, listen, pattern, rounds, run_on, run_without_timer};
+use bytes::Bytes;
+use common::log::Ear;
+use common::{LONG, accept_one, listen, pattern, rounds, run_on, run_without_timer};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
 
 /// Runs a future on a simulated driver, once for each seed, and checks that nothing is left.
 fn simulate<F: Future<Output = ()>>(faults: Faults, make: impl Fn(u64) -> F) {
@@ -304,4 +309,84 @@ fn timers_and_other_threads_work_without_a_ring() {
         assert_eq!(receiver.receive().await, Some(7));
         assert!(thread.join().unwrap());
     });
+}
+
+/// Bytes of which one can tell whether they are there still.
+struct Owned(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &[7; 5000]
+    }
+}
+
+/// What an event says.
+#[derive(Default)]
+struct Said {
+    message: String,
+    requests: u64,
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "requests" {
+            self.requests = value;
+        }
+    }
+}
+
+/// Ends a runtime with bytes on their way that `faults` befall. Gives what it said of that, for how
+/// long it waited, and the bytes.
+fn end(faults: Faults, patience: Duration) -> (Vec<Said>, Duration, Weak<()>) {
+    let simulation = Simulation::new(1, Faults::default(), 1);
+    let builder = Runtime::builder().patience(patience).simulate_in(&simulation);
+    let runtime = builder.build().unwrap();
+    let owner = Arc::new(());
+    let owned = Arc::downgrade(&owner);
+    run_on(&runtime, async {
+        let (listener, address) = listen();
+        let (client, _server) = accept_one(&listener, address).await;
+        simulation.set_faults(faults);
+        client.send_piece(Bytes::from_owner(Owned(owner)));
+    });
+    assert_eq!(owned.strong_count(), 1, "they have left already");
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let ear = Ear(Level::ERROR, {
+        let said = said.clone();
+        move |event: &Event<'_>| {
+            let mut heard = Said::default();
+            event.record(&mut heard);
+            said.lock().unwrap().push(heard);
+        }
+    });
+    let began = simulation.elapsed();
+    tracing::subscriber::with_default(ear, || drop(runtime));
+    let said = std::mem::take(&mut *said.lock().unwrap());
+    (said, simulation.elapsed() - began, owned)
+}
+
+#[test]
+fn memory_that_the_kernel_never_lets_go_is_leaked_once_patience_is_over_and_that_is_told() {
+    let patience = Duration::from_millis(300);
+    let never = Faults { delay: 1000, ..Faults::default() };
+    let (said, waited, owned) = end(never, patience);
+    assert_eq!(owned.strong_count(), 1, "the kernel may still read what was freed");
+    let [said] = &said[..] else { panic!("it said {} things", said.len()) };
+    assert!(said.message.contains("the kernel still holds memory"), "{}", said.message);
+    assert!(said.requests >= 1);
+    // The core's clock may be a little faster than the world's.
+    assert!(waited.abs_diff(patience) < Duration::from_millis(1), "{waited:?}");
+}
+
+#[test]
+fn memory_that_the_kernel_lets_go_late_is_waited_for() {
+    let late = Faults { delay: 990, cancel_late: 1000, ..Faults::default() };
+    let (said, _, owned) = end(late, Duration::from_secs(300));
+    assert_eq!((said.len(), owned.strong_count()), (0, 0));
 }

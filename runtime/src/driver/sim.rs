@@ -346,7 +346,14 @@ impl Sim {
                 let mut state = world.pause(self.core);
                 self.step(&mut state)
             };
-            if going_on || self.has_completions() {
+            if self.has_completions() {
+                return;
+            }
+            let now = clock();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return;
+            }
+            if going_on {
                 continue;
             }
             if !self.queued.is_empty() {
@@ -354,10 +361,6 @@ impl Sim {
                 continue;
             }
             // Nothing can go on but what waits for others, or for time.
-            let now = clock();
-            if deadline.is_some_and(|deadline| deadline <= now) {
-                return;
-            }
             let wishes = self.running.iter().filter_map(|running| wish_of(&running.request));
             if world.is_timeless() {
                 drop(world.sleep(self.core, deadline, wishes.collect()));
