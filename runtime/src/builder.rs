@@ -80,8 +80,12 @@ impl Builder {
         self
     }
 
-    /// For how long the thread looks for something to do before it sleeps. A wake from sleep costs
-    /// tens of microseconds; spinning costs a CPU. Default: not at all.
+    /// For how long, at most, the thread looks for something to do before it sleeps. A wake from sleep
+    /// costs tens of microseconds; spinning costs a CPU. So it adapts: it looks that long as long as
+    /// it finds something, half as long each time it did not, soon not at all where work comes rarely,
+    /// and again once work comes as soon as it would have been found.
+    /// [`Metrics::spins_in_vain`](crate::Metrics::spins_in_vain) tells how often it looked for nothing.
+    /// Default: not at all.
     #[must_use]
     pub fn spin(mut self, spin: Duration) -> Builder {
         self.settings.spin = spin;

@@ -26,6 +26,7 @@ use crate::net::listener::Listening;
 use crate::operation;
 use crate::remote::{Registration, Remote};
 use crate::share::Share;
+use crate::spin::Spin;
 use crate::task::table::Tasks;
 use crate::task::waker::TaskId;
 use crate::timer::Timers;
@@ -33,7 +34,7 @@ use crate::timer::Timers;
 /// What the builder decided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How long to look for work before sleeping.
+    /// How long to look for work before sleeping, at most.
     pub(crate) spin: Duration,
     /// For how long tasks of a stage run before the loop turns.
     pub(crate) budget: Duration,
@@ -58,6 +59,7 @@ pub(crate) struct Core {
     pub(crate) now: Cell<Instant>,
     pub(crate) tasks: Tasks,
     pub(crate) share: Cell<Share>,
+    pub(crate) spin: Cell<Spin>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) operations: RefCell<Slab<operation::Slot>>,
     pub(crate) connections: RefCell<Slab<Rc<Connection>>>,
@@ -109,6 +111,7 @@ impl Core {
             clock,
             tasks: Tasks::new(registration.number()),
             share: Cell::new(Share::new(settings.background_percent, settings.budget)),
+            spin: Cell::new(Spin::new(settings.spin)),
             timers: RefCell::default(),
             operations: RefCell::default(),
             connections: RefCell::default(),

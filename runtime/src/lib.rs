@@ -183,6 +183,7 @@ mod remote;
 mod runtime;
 mod share;
 pub mod signal;
+mod spin;
 mod task;
 mod timer;
 mod turn;

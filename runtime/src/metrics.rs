@@ -87,7 +87,12 @@ counters! {
     enters,
     /// Those of them that waited.
     waits,
-    /// Those of them that a signal ended. Nothing is lost by it: the loop goes on, and comes back.
+    /// Times that the core looked for something to do before it would have slept; see
+    /// [`Builder::spin`](crate::Builder::spin).
+    spins,
+    /// Those of them that found nothing.
+    spins_in_vain,
+    /// Calls of io_uring_enter that a signal ended. Nothing is lost by it: the loop goes on, and comes back.
     interrupted,
     /// Completions, of which one request may have many, and sends that were done as they were handed
     /// over, for which the kernel makes none.

@@ -1,6 +1,6 @@
 //! The loop.
 
-use bowline_time::Instant;
+use bowline_time::{Duration, Instant};
 
 use crate::core::Core;
 use crate::notify::wake;
@@ -215,9 +215,22 @@ impl Core {
     /// Waits for completions, other threads, or the next timer; before that, spins if told to.
     fn sleep(&self) {
         let next = self.timers.borrow().next();
-        if !self.settings.spin.is_zero() && self.spin(next) {
-            return;
+        if !self.spin.get().is_allowed() {
+            return self.park(next);
         }
+        let began = self.clock.now();
+        let mut spin = self.spin.get();
+        if self.look(next, began, spin.span()) {
+            spin.found();
+        } else {
+            self.park(next);
+            spin.slept(self.clock.now() - began);
+        }
+        self.spin.set(spin);
+    }
+
+    /// Waits in the kernel.
+    fn park(&self, next: Option<Instant>) {
         if self.remote.doze().fall_asleep() {
             self.driver.borrow_mut().wait(&self.counters, &self.clock, next);
         } else {
@@ -226,10 +239,13 @@ impl Core {
     }
 
     /// Looks for something to do for a while, without entering the kernel. True if it found it.
-    fn spin(&self, next: Option<Instant>) -> bool {
+    fn look(&self, next: Option<Instant>, began: Instant, span: Duration) -> bool {
+        if span.is_zero() {
+            return false;
+        }
         self.driver.borrow_mut().submit(&self.counters);
-        let mut now = self.clock.now();
-        let end = now + self.settings.spin;
+        self.counters.spins.add(1);
+        let mut now = began;
         loop {
             if self.driver.borrow_mut().has_completions()
                 || self.is_asked()
@@ -237,7 +253,8 @@ impl Core {
             {
                 return true;
             }
-            if now >= end {
+            if now - began >= span {
+                self.counters.spins_in_vain.add(1);
                 return false;
             }
             std::hint::spin_loop();

@@ -614,20 +614,6 @@ fn a_cpu_that_does_not_exist_is_refused() {
     assert!(error.to_string().contains("CPU 1000"));
 }
 
-#[test]
-fn spinning_finds_what_sleeping_would() {
-    let runtime = Runtime::builder().spin(Duration::from_micros(200)).build().unwrap();
-    run_on(&runtime, async {
-        let (listener, address) = listen();
-        let (client, server) = accept_one(&listener, address).await;
-        for _ in 0..500 {
-            client.send(b"ping");
-            assert_eq!(&server.receive().await.unwrap().unwrap()[..], b"ping");
-        }
-        sleep(Duration::from_micros(300)).await;
-    });
-}
-
 /// A task that notes, at [`Stage::Decide`], how much had been applied each time it was asked to.
 fn decide(applied: &Rc<Cell<usize>>) -> (Rc<Notify>, Rc<RefCell<Vec<usize>>>) {
     let (event, decided) = (Rc::new(Notify::new()), Rc::new(RefCell::new(Vec::new())));
