@@ -2,10 +2,12 @@
 //! and the operations that the runtime does not use, or not always.
 
 use std::alloc::Layout;
-use std::io::{self, Read};
+use std::fs;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use io_uring::types::{Fd, Napi, SubmitArgs, Timespec};
@@ -17,6 +19,7 @@ use crate::driver::provided::{GROUP, LARGEST_PAGE};
 use crate::driver::ring::has_sound_bundles;
 use crate::driver::switch::INCREMENTAL;
 use crate::driver::{Token, at_once, message};
+use crate::operation::own;
 
 /// How long a completion is waited for, or a byte, in seconds.
 const LIMIT: u64 = 5;
@@ -180,9 +183,12 @@ fn buffer_ring(ring: &IoUring, flags: u16) -> Answer {
 
 fn operations() -> Vec<Feature> {
     let nop = trial_ring().and_then(|ring| completes(ring, opcode::Nop::new().build()));
+    let none = "nothing: required";
     vec![
-        row("NOP", "5.1", Answer::of(nop), Required, "nothing: required"),
-        row("ASYNC_CANCEL, by kind", "5.19", Answer::of(cancels()), Required, "nothing: required"),
+        row("NOP", "5.1", Answer::of(nop), Required, none),
+        row("READ, of an event", "5.6", Answer::of(reads_an_event()), Required, none),
+        row("ASYNC_CANCEL, of one", "5.5", Answer::of(cancels_one()), Required, none),
+        row("ASYNC_CANCEL, by kind", "5.19", Answer::of(cancels()), Required, none),
         row("MSG_RING", "5.18", Answer::of(messages()), Never, "SEND_MSG_RING waits for no batch"),
         row(
             "SEND_MSG_RING",
@@ -233,6 +239,49 @@ fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
 }
 
+/// A ring with a read of an event that has not happened, and the event.
+fn waiting_read() -> io::Result<(IoUring, OwnedFd)> {
+    /// What is read goes here, where nobody looks.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: no memory is passed.
+    let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    if event < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let event = own(event);
+    let mut ring = trial_ring()?;
+    let entry = opcode::Read::new(Fd(event.as_raw_fd()), COUNT.as_ptr().cast(), 8).build();
+    // SAFETY: the memory is there for ever.
+    unsafe { push(&mut ring, entry)? };
+    ring.submit()?;
+    Ok((ring, event))
+}
+
+/// The kernel did something, but not what it was asked.
+const NOT_SO: io::ErrorKind = io::ErrorKind::InvalidData;
+
+/// Has the kernel tell of an event.
+fn reads_an_event() -> io::Result<()> {
+    let (mut ring, event) = waiting_read()?;
+    fs::File::from(event).write_all(&1_u64.to_ne_bytes())?;
+    let (result, _) = next(&mut ring)?;
+    if check(result)? == 8 { Ok(()) } else { Err(NOT_SO.into()) }
+}
+
+/// Cancels a read by its name, as who waits for it no more does.
+fn cancels_one() -> io::Result<()> {
+    let (mut ring, _event) = waiting_read()?;
+    // SAFETY: the entry points to no memory.
+    unsafe { push(&mut ring, opcode::AsyncCancel::new(MARK).build())? };
+    let mut results = [next(&mut ring)?.0, next(&mut ring)?.0];
+    results.sort_unstable();
+    match results {
+        [read, 0] if read == -libc::ECANCELED => Ok(()),
+        [refused, _] if refused != -libc::ECANCELED => check(refused).and(Err(NOT_SO.into())),
+        _ => Err(NOT_SO.into()),
+    }
+}
+
 /// Cancels everything where there is nothing.
 fn cancels() -> io::Result<i32> {
     let all = io_uring::types::CancelBuilder::any().all();
@@ -245,7 +294,7 @@ fn messages() -> io::Result<i32> {
     let message = opcode::MsgRingData::new(Fd(other.as_raw_fd()), 5, MARK, None);
     completes(trial_ring()?, message.build())?;
     let (result, _) = next(&mut other)?;
-    if result == 5 { Ok(0) } else { Err(io::ErrorKind::InvalidData.into()) }
+    if result == 5 { Ok(0) } else { Err(NOT_SO.into()) }
 }
 
 /// Has the kernel post a completion to a ring whose thread waits for it.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::fs::{File, OpenOptions};
 use crate::net::{ListenOptions, TcpListener, TcpStream};
 use crate::runtime::Runtime;
-use crate::{buffer, spawn, timeout};
+use crate::{buffer, metrics, spawn, timeout};
 
 /// Longer than anything on this machine takes that is not blocked.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -22,14 +22,18 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(super) fn features() -> Result<(Source, Vec<Feature>), Error> {
     let runtime =
         Runtime::builder().entries(8).buffers(1, 4096).registered_buffers(1, 4096).build()?;
-    let features = runtime.block_on(async {
+    let mut features = runtime.block_on(async {
         // That a sleep ends shows that requests go in, waits end in time, and the thread wakes.
         crate::sleep(Duration::from_micros(100)).await;
         let mut features = network().await;
         features.extend(files(&unguessable()).await);
         features
     });
-    Ok((runtime.clock_source(), features))
+    let clock = runtime.clock_source();
+    drop(runtime);
+    let runtime = Runtime::builder().entries(8).buffers(1, 4096).zero_copy(Some(1)).build()?;
+    features.push(runtime.block_on(without_copy()));
+    Ok((clock, features))
 }
 
 /// Runs one of the attempts.
@@ -37,7 +41,7 @@ async fn attempt<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> 
     timeout(LIMIT, work).await?
 }
 
-/// Sends a byte over loopback and back.
+/// Sends bytes over loopback, from one place and from several.
 async fn network() -> Vec<Feature> {
     let mut features = Vec::new();
     let mut add = |name, since, answer| {
@@ -67,7 +71,39 @@ async fn network() -> Vec<Feature> {
         Ok(())
     });
     add("RECV, multishot", "6.0", Answer::of(received.await));
+    add("SENDMSG", "5.3", Answer::of(attempt(send_from_two_places(&client, &server)).await));
     features
+}
+
+/// Sends bytes and a piece of memory that is not copied to them.
+async fn send_from_two_places(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+    const PIECE: usize = 4096;
+    from.send(b"?");
+    from.send_piece(buffer::take(PIECE));
+    let mut left = 1 + PIECE;
+    while left > 0 {
+        left = left.saturating_sub(to.receive().await?.ok_or(io::ErrorKind::UnexpectedEof)?.len());
+    }
+    from.drained(0).await
+}
+
+/// Sends from two places without a copy, as a runtime does that is asked to.
+async fn without_copy() -> Feature {
+    let sent = attempt(async {
+        let any = (Ipv4Addr::LOCALHOST, 0).into();
+        let listener = TcpListener::bind(any, ListenOptions::default())?;
+        let address = listener.local_addr()?;
+        let accepting = spawn(async move { listener.accept().await });
+        let client = TcpStream::connect(address, LIMIT).await?;
+        let accepted = accepting.await.map_err(|error| io::Error::other(error.to_string()))?;
+        send_from_two_places(&client, &accepted?).await?;
+        let counted = metrics();
+        match counted.zero_copy_sends > 0 && counted.zero_copy_refused == 0 {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+        }
+    });
+    row("SENDMSG_ZC", "6.1", Answer::of(sent.await), Use::OnDemand, "SENDMSG, which copies")
 }
 
 /// An error has no copy; its number is what counts.
@@ -113,25 +149,33 @@ async fn files(path: &Path) -> Vec<Feature> {
         needed("STATX", "5.6", Answer::of(attempt(file.status()).await)),
         needed("CLOSE", "5.6", Answer::of(attempt(file.close()).await)),
     ]);
-    let (fixed_file, fixed_buffer) = fixed(path).await;
+    let [fixed_file, fixed_read, fixed_write] = fixed(path).await;
     let _ = fs::remove_file(path);
     features.push(row("fixed files", "5.19", fixed_file, Use::OnDemand, "a lookup per transfer"));
     let pins = "pages are pinned per transfer";
-    features.push(row("READ_FIXED, fixed buffers", "5.1", fixed_buffer, Use::OnDemand, pins));
+    features.push(row("READ_FIXED, fixed buffers", "5.1", fixed_read, Use::OnDemand, pins));
+    features.push(row("WRITE_FIXED, fixed buffers", "5.1", fixed_write, Use::OnDemand, pins));
     features
 }
 
-/// Reads through a registered file, and into a registered buffer.
-async fn fixed(path: &Path) -> (Answer, Answer) {
-    let options = OpenOptions::new().read(true).registered(true);
+/// Reads through a registered file, and into a registered buffer, and writes from one.
+async fn fixed(path: &Path) -> [Answer; 3] {
+    let options = OpenOptions::new().read(true).write(true).registered(true);
     let Ok(file) = attempt(File::open(path, options)).await else {
-        return (Answer::told(false), Answer::told(false));
+        return [Answer::told(false); 3];
     };
     let block = buffer::take(4096);
     let (registered_file, registered_buffer) = (file.is_registered(), block.is_registered());
+    let answer = |registered, answer| if registered { answer } else { Answer::told(false) };
     let read = Answer::of(attempt(async { file.read_exact_at(block, 0).await.0 }).await);
-    let answer = |registered| if registered { read } else { Answer::told(false) };
-    (answer(registered_file), answer(registered_buffer))
+    // Of the registered buffers there is one, which the read gave back.
+    let block = buffer::take(4096);
+    let written = Answer::of(attempt(async { file.write_all_at(block, 0).await.0 }).await);
+    [
+        answer(registered_file, read),
+        answer(registered_buffer, read),
+        answer(registered_buffer, written),
+    ]
 }
 
 #[cfg(test)]
