@@ -408,13 +408,11 @@ impl Ring {
         if queued > 0 {
             counters.submission_batches.record(queued as u64);
         }
-        let mut flags = EnterFlags::empty();
         let mut args = types::SubmitArgs::new();
         if let Some(until) = until {
             args = args.timespec(until);
-            flags.set(EnterFlags::ABS_TIMER, self.features.absolute_wait);
         }
-        flags.set(EnterFlags::NO_IOWAIT, self.features.no_iowait);
+        let flags = wait_flags(&self.features, until.is_some());
         // Both add GETEVENTS where task work or overflown completions wait.
         let result = match wait && self.reaped.is_empty() {
             true => self.submitter.submit_with_args_and_flags(1, &args, flags),
@@ -425,6 +423,14 @@ impl Ring {
         }
         went(result, counters)
     }
+}
+
+/// How to wait: until a time, if there is one, and not as for a disk.
+fn wait_flags(features: &Features, timed: bool) -> EnterFlags {
+    let mut flags = EnterFlags::empty();
+    flags.set(EnterFlags::ABS_TIMER, timed && features.absolute_wait);
+    flags.set(EnterFlags::NO_IOWAIT, features.no_iowait);
+    flags
 }
 
 /// Whether the kernel did as asked. False if something was in the way that passes.
@@ -581,30 +587,4 @@ fn transfer_entry(transfer: Transfer, write: bool) -> squeue::Entry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_could_not_be_tried_is_not_relied_on_and_tried_again() {
-        let works = OnceLock::new();
-        assert!(!is_known(&works, || Err(io::ErrorKind::OutOfMemory.into())));
-        assert!(is_known(&works, || Ok(true)));
-        assert!(is_known(&works, || panic!("it is known")));
-        assert!(!is_known(&OnceLock::new(), || Ok(false)));
-    }
-
-    #[test]
-    fn releases_are_compared_by_their_numbers() {
-        for (release, sound) in [
-            ("6.18.44-fc-v669", true),
-            ("6.16", true),
-            ("7.0.0-rc1", true),
-            ("6.14.7-arch1", false),
-            ("6.9.12", false),
-            ("5.19.0", false),
-            ("unknown", false),
-        ] {
-            assert_eq!(is_at_least(release, (6, 16)), sound, "{release}");
-        }
-    }
-}
+mod tests;
