@@ -61,12 +61,19 @@ fn monotonic_nanos() -> u64 {
 /// Whether the kernel's own clock is made of the counter that [`quanta::Clock::raw`] reads.
 fn kernel_trusts_counter() -> bool {
     const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    std::fs::read_to_string(CURRENT).is_ok_and(|current| is_counter(&current))
+}
+
+/// Whether that is the counter, which the kernel names as its clock source.
+fn is_counter(current: &str) -> bool {
     let trusted = if cfg!(target_arch = "x86_64") { "tsc" } else { "arch_sys_counter" };
-    std::fs::read_to_string(CURRENT).is_ok_and(|current| current.trim() == trusted)
+    current.trim() == trusted
 }
 
 pub(crate) struct Clock {
     counter: Option<quanta::Clock>,
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    kernel: fn() -> u64,
     anchor: Cell<Anchor>,
     /// Set once the counter was caught straying.
     strayed: Cell<bool>,
@@ -89,13 +96,17 @@ impl Clock {
 
     fn new() -> Clock {
         // Creating a quanta::Clock calibrates it, once in a process, within some milliseconds.
-        let counter = kernel_trusts_counter().then(quanta::Clock::new);
+        Clock::with(kernel_trusts_counter().then(quanta::Clock::new), monotonic_nanos)
+    }
+
+    fn with(counter: Option<quanta::Clock>, kernel: fn() -> u64) -> Clock {
         let anchor = counter.as_ref().map_or(Anchor::new(0, 0, 0), |counter| {
-            let (ticks, nanos) = simultaneous(counter);
+            let (ticks, nanos) = simultaneous(counter, kernel);
             Anchor::new(ticks, nanos, counter.delta_as_nanos(0, 1 << RATE_BITS))
         });
         Clock {
             counter,
+            kernel,
             anchor: Cell::new(anchor),
             strayed: Cell::new(false),
             latest: Cell::new(0),
@@ -126,7 +137,7 @@ impl Clock {
                     false => anchor.nanos(ticks),
                 }
             }
-            None => monotonic_nanos(),
+            None => (self.kernel)(),
         };
         let latest = self.latest.get().max(nanos);
         self.latest.set(latest);
@@ -137,7 +148,7 @@ impl Clock {
     #[cold]
     #[inline(never)]
     fn renew(&self, counter: &quanta::Clock) -> u64 {
-        let (ticks, nanos) = simultaneous(counter);
+        let (ticks, nanos) = simultaneous(counter, self.kernel);
         match self.anchor.get().renewed(ticks, nanos) {
             Ok(renewed) => self.anchor.set(renewed),
             Err(Strayed) => {
@@ -152,10 +163,10 @@ impl Clock {
 
 /// Ticks and nanoseconds that belong together: of some tries, the one in which least time passed
 /// between two readings of the counter, so that an interrupt in the middle does no harm.
-fn simultaneous(counter: &quanta::Clock) -> (u64, u64) {
+fn simultaneous(counter: &quanta::Clock, kernel: fn() -> u64) -> (u64, u64) {
     let read = |_| {
         let before = counter.raw();
-        let nanos = monotonic_nanos();
+        let nanos = kernel();
         let apart = counter.raw().saturating_sub(before);
         (apart, before + apart / 2, nanos)
     };
@@ -237,7 +248,120 @@ impl Anchor {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    thread_local! {
+        /// What the kernel's clock shows to this test.
+        static KERNEL: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// A clock on a counter and a kernel that are told what time it is.
+    struct Fake {
+        clock: Clock,
+        counter: Arc<quanta::Mock>,
+        latest: Instant,
+    }
+
+    impl Fake {
+        fn new() -> Fake {
+            let (counter, mock) = quanta::Clock::mock();
+            mock.increment(5_000_000_000);
+            KERNEL.set(7_000_000_000);
+            let clock = Clock::with(Some(counter), || KERNEL.get());
+            let latest = clock.now();
+            Fake { clock, counter: mock, latest }
+        }
+
+        /// Time passes: so many nanoseconds, during which the counter counts so many.
+        fn pass(&self, nanos: u64, ticks: u64) {
+            KERNEL.set(KERNEL.get() + nanos);
+            self.counter.increment(ticks);
+        }
+
+        /// By how many nanoseconds the clock, which is not to go back, is off.
+        fn error(&mut self) -> u64 {
+            let now = self.clock.now();
+            assert!(now >= self.latest, "it went back by {:?}", self.latest - now);
+            self.latest = now;
+            now.as_nanos().abs_diff(KERNEL.get())
+        }
+    }
+
+    #[test]
+    fn a_counter_whose_rate_changes_is_followed_and_the_clock_never_goes_back() {
+        let mut fake = Fake::new();
+        let mut worst = 0;
+        // It is 500 millionths fast in one second, and slow in the next.
+        for step in 0..200_000_u64 {
+            let ticks = if step / 10_000 % 2 == 0 { 100_050 } else { 99_950 };
+            fake.pass(100_000, ticks);
+            worst = worst.max(fake.error());
+        }
+        assert_eq!(fake.clock.source(), Source::Counter);
+        // A thousandth of an anchor's age.
+        assert!((500_000..=1_000_000).contains(&worst), "{worst} ns off");
+    }
+
+    #[test]
+    fn a_counter_that_steps_forward_is_given_up_at_the_next_reading() {
+        let mut fake = Fake::new();
+        fake.pass(1_000, 1_000_001_000);
+        assert_eq!(fake.error(), 0);
+        assert_eq!(fake.clock.source(), Source::Kernel);
+        fake.pass(2_000_000_000, 17);
+        assert_eq!(fake.error(), 0);
+    }
+
+    #[test]
+    fn a_counter_that_steps_back_is_given_up_at_the_next_reading() {
+        let mut fake = Fake::new();
+        fake.pass(1_000, 1_000);
+        fake.error();
+        fake.counter.decrement(1_000_000_000_u64);
+        fake.pass(1_000, 1_000);
+        assert_eq!(fake.error(), 0);
+        assert_eq!(fake.clock.source(), Source::Kernel);
+    }
+
+    #[test]
+    fn a_counter_that_stood_still_is_given_up_at_the_next_anchor() {
+        let mut fake = Fake::new();
+        fake.pass(300_000_000, 0);
+        assert_eq!(fake.error(), 300_000_000, "it cannot know");
+        for _ in 0..FIRST_AGE / 100_000 {
+            fake.pass(100_000, 100_000);
+            fake.error();
+        }
+        assert_eq!(fake.clock.source(), Source::Kernel);
+        fake.pass(1_000, 0);
+        assert_eq!(fake.error(), 0);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_stands_still_until_it_is_not() {
+        let mut fake = Fake::new();
+        // So little too fast that it is a rate, and no stray.
+        fake.pass(FIRST_AGE - 20_000, FIRST_AGE - 1_000);
+        assert_eq!(fake.error(), 19_000);
+        fake.pass(1_000, 1_000);
+        assert_eq!(fake.error(), 18_000, "the anchor is new, and the time what it was");
+        assert_eq!(fake.clock.source(), Source::Counter);
+        fake.pass(30_000, 30_000);
+        assert!(fake.error() < 100);
+    }
+
+    #[test]
+    fn only_the_counter_that_is_the_kernels_clock_source_is_read() {
+        let own = if cfg!(target_arch = "x86_64") { "tsc\n" } else { "arch_sys_counter\n" };
+        assert!(is_counter(own));
+        for other in ["hpet\n", "acpi_pm\n", "kvm-clock\n", "tsc-early\n", "jiffies\n", ""] {
+            assert!(!is_counter(other), "{other:?}");
+        }
+        let clock = Clock::with(None, || 17);
+        assert_eq!((clock.source(), clock.now()), (Source::Kernel, Instant::from_nanos(17)));
+    }
 
     /// Nanoseconds a tick of a counter that runs at 3 GHz.
     const RATE: u64 = (1 << RATE_BITS) / 3;
