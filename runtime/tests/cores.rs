@@ -65,6 +65,34 @@ fn cores_ping_each_other_out_of_their_sleep() {
 }
 
 #[test]
+fn a_core_that_is_awake_is_woken_by_nobody() {
+    let each = rounds(2_000);
+    let (sender, mut receiver) = bounded(1);
+    run(async move {
+        let receiving = spawn(async move { while receiver.receive().await.is_some() {} });
+        yield_now().await;
+        // From here on nothing completes but wakes, as a message or as the read of an event.
+        let before = metrics();
+        let thread = std::thread::spawn(move || {
+            for number in 0..each {
+                while sender.try_send(number).is_err() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        // This task is ready in every turn, so that the core never sleeps.
+        while !receiving.is_finished() {
+            yield_now().await;
+        }
+        let after = metrics();
+        thread.join().unwrap();
+        assert!(after.remote_wakes > before.remote_wakes, "the receiver never waited");
+        let woken = [before, after].map(|counted| (counted.completions, counted.messages));
+        assert_eq!(woken[0], woken[1], "a system call that woke nobody");
+    });
+}
+
+#[test]
 fn who_wakes_a_core_may_wait_for_its_thread_in_place() {
     for _ in 0..rounds(100) {
         let (to_other, mut other) = bounded(1);
