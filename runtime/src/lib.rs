@@ -147,6 +147,17 @@
 //!
 //! A task that wakes itself while it runs, as [`yield_now`] does, runs again in the next turn.
 //!
+//! # Panics
+//!
+//! A task that panics ends, and nothing else does: it is dropped, whoever awaits it is told by a
+//! [`JoinError`], an error event names it and its message though nobody awaits it, and
+//! [`Metrics::panics`] counts it. The core goes on, as the connections and files of all others hang
+//! on it. A panic of the future that [`Runtime::block_on`] was given comes out of there.
+//!
+//! That is the only policy here, for the language has the other one: a program that is to end with its
+//! first panic is built with `panic = "abort"`, or ends itself in a hook
+//! ([`std::panic::set_hook`]), which runs before anything is dropped.
+//!
 //! # Memory
 //!
 //! The kernel never holds a borrow. What it reads from or writes to is owned by the runtime until

@@ -4,13 +4,14 @@ mod common;
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{Runtime, Stage, spawn_at, yield_now};
+use bowline_runtime::{Runtime, Stage, metrics, spawn, spawn_at, yield_now};
 use bytes::Bytes;
 use common::log::Ear;
 use common::{accept_one, listen, pattern, run, run_on};
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
 /// The log's macros note at their first use whether anybody listens, which must not be while a test
@@ -106,4 +107,36 @@ fn completions_that_came_with_one_that_panics_are_told_when_the_loop_goes_on() {
         let (received, _server) = reading.await.unwrap();
         assert!(received[..5000] == bytes && received[5000..] == [7; 7]);
     });
+}
+
+/// What an event says, field by field.
+#[derive(Default)]
+struct Said(Vec<(&'static str, String)>);
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push((field.name(), format!("{value:?}")));
+    }
+}
+
+#[test]
+fn a_panic_of_a_task_that_nobody_awaits_is_told_with_its_message_and_holds_up_nobody() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = Arc::new(Mutex::new(Said::default()));
+    let ear = Ear(Level::ERROR, {
+        let told = told.clone();
+        move |event: &Event<'_>| event.record(&mut *told.lock().unwrap())
+    });
+    tracing::subscriber::with_default(ear, || {
+        run(async {
+            drop(spawn(async { panic!("{} planned", "as") }));
+            yield_now().await;
+            assert_eq!(metrics().panics, 1);
+            assert_eq!(spawn(async { 5 }).await.unwrap(), 5);
+        });
+    });
+    let told = &told.lock().unwrap().0;
+    let has = |name, text: &str| told.iter().any(|told| told.0 == name && told.1.contains(text));
+    assert!(has("message", "a task panicked") && has("panic", "as planned"), "{told:?}");
+    assert!(has("task", file!()), "{told:?}");
 }

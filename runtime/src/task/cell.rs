@@ -112,7 +112,11 @@ impl<F: Future> Cell<F> {
         let (output, ended) = match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => (Ok(output), Ended::Finished),
-            Err(payload) => (Err(JoinError::panicked(payload)), Ended::Panicked),
+            Err(payload) => {
+                let panic = describe(&*payload);
+                tracing::error!(task = %cell.label(), panic, "a task panicked");
+                (Err(JoinError::panicked(payload)), Ended::Panicked)
+            }
         };
         replace(content, Content::Ended(output));
         Poll::Ready(ended)

@@ -251,9 +251,6 @@ impl Tasks {
                 }
             }
         };
-        if ended == Ended::Panicked {
-            tracing::error!(task = %cell.label(), "a task panicked");
-        }
         self.end(index, cell);
         Some(ended)
     }
