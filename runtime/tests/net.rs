@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -140,6 +141,23 @@ fn several_listeners_share_a_port_if_they_say_so() {
         assert_eq!(second.local_addr().unwrap(), address);
         let exclusive = TcpListener::bind(address, ListenOptions::default());
         assert_eq!(exclusive.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+        // The kernel deals connections out by their addresses, of which none is like another.
+        let accepted = [first, second].map(|listener| {
+            let accepted = Rc::new(Cell::new(0));
+            drop(spawn({
+                let accepted = accepted.clone();
+                async move {
+                    while let Ok(stream) = listener.accept().await {
+                        accepted.set(accepted.get() + 1);
+                        drop(stream);
+                    }
+                }
+            }));
+            accepted
+        });
+        while accepted.iter().any(|accepted| accepted.get() == 0) {
+            drop(TcpStream::connect(address, LONG).await.unwrap());
+        }
     });
 }
 
