@@ -319,6 +319,13 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
         self.parts.iter().find(is_slow).map(|part| part.head.name().0)
     }
 
+    /// The request that came last of those under way: the least of it is lost if it gives way to one
+    /// of another sender.
+    pub fn newest(&self) -> Option<Attempt> {
+        let requests = self.parts.iter().filter(|part| matches!(part.head, Head::Request(_)));
+        requests.max_by_key(|part| part.opened).map(|part| part.head.name().0)
+    }
+
     fn stalled_from(&self) -> Instant {
         self.moved + self.patience
     }

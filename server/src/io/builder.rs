@@ -45,8 +45,10 @@ pub struct Limits {
     pub request_bytes: u32,
     /// Bytes of the payloads of requests that are on their way in segments, of all connections. One
     /// connection has at most half of it, or room for one request of the largest size; what it has
-    /// under way is shed once nothing of it came for `stall_time`. Where there is no room
-    /// for another, those are shed that would take longer than `transfer_time` at their pace so far.
+    /// under way is shed once nothing of it came for `stall_time`. Where there is no room for another,
+    /// those are shed that would take longer than `transfer_time` at their pace so far, and then the
+    /// last ones of the connections that have most under way, as long as that is more than the asking
+    /// one would have.
     pub assembly_bytes: usize,
     /// What a connection's client may have under way: requests, and bytes of their payloads. One that
     /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.

@@ -88,6 +88,8 @@ pub(super) struct Connection<R> {
     alarm: Cell<Instant>,
     /// There is something to look at before that.
     sooner: Notify,
+    /// When it was last looked whose requests could give way to its own.
+    pub(super) room_looked: Cell<Instant>,
     /// Why this side ended it, if a timer did.
     ended: RefCell<Option<LinkError>>,
 }
@@ -108,6 +110,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             route: Cell::new(None),
             alarm: Cell::new(Instant::FAR_FUTURE),
             sooner: Notify::new(),
+            room_looked: Cell::new(Instant::EPOCH),
             ended: RefCell::new(None),
         })
     }

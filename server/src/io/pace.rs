@@ -1,42 +1,67 @@
-//! Who sends a large request too slowly gives way, once somebody else needs the room.
+//! Whose large requests give way, once somebody else needs the room.
 //!
 //! The room for requests on their way is one for all connections. Without this, a few that send a
-//! byte now and then could hold all of it for as long as they like. While there is room for all,
-//! nobody is hurried.
+//! byte now and then, or that take back what they began and begin anew, could hold all of it for as
+//! long as they like. While there is room for all, nobody is hurried.
 
 use std::rc::Rc;
 
-use bowline_protocol::{How, PayloadOf};
+use bowline_protocol::{Attempt, How, PayloadOf};
 use bowline_runtime::now;
 
+use super::connection::Connection;
 use super::requests::RETRY_AFTER;
 use super::service::Service;
 use super::shell::Shell;
 
 impl<S: Service> Shell<S> {
-    /// Sheds requests that come in too slowly, on whatever connection, until there is room for one
-    /// of `total` bytes. It is looked for them no more often than who was refused is to ask again.
-    pub(super) fn slow_give_way(self: &Rc<Self>, total: usize) {
+    /// Sheds requests on whatever connection, until there is room for one of `total` bytes: those that
+    /// come in too slowly, and then those of connections that have more on their way than this one
+    /// would have.
+    ///
+    /// For one connection that is looked for no more often than who was refused is to ask again.
+    pub(super) fn make_room(self: &Rc<Self>, asks: &Connection<S::Reply>, total: usize) {
         let now = now();
-        if self.has_room(total) || now < self.paces_looked.get() + RETRY_AFTER {
+        if self.has_room(total) || now < asks.room_looked.get() + RETRY_AFTER {
             return;
         }
-        self.paces_looked.set(now);
+        asks.room_looked.set(now);
         let most = self.limits.transfer_time;
         for connection in self.accepted.borrow().iter().flatten() {
-            loop {
-                if self.has_room(total) {
-                    return;
-                }
-                let Some(attempt) = connection.assembly.borrow().slow(most, now) else { break };
-                let forgotten = self.assemble(&mut connection.assembly.borrow_mut(), |assembly| {
-                    assembly.forget(attempt, PayloadOf::Request)
-                });
+            while !self.has_room(total)
+                && let Some(slow) = { connection.assembly.borrow().slow(most, now) }
+            {
                 self.count(|io| io.requests_slow += 1);
-                let bytes = forgotten.unwrap_or_default() as usize;
-                connection.tell_ended(self, attempt, How::Shed, None, bytes);
+                self.give_way(connection, slow);
             }
         }
+        let would_have = asks.assembly.borrow().held() + total;
+        while !self.has_room(total)
+            && would_have <= self.limits.assembly_share()
+            && let Some((connection, newest)) = self.has_more_than(would_have)
+        {
+            self.count(|io| io.requests_displaced += 1);
+            self.give_way(&connection, newest);
+        }
+    }
+
+    /// The connection that has most on its way, if that is more than so many bytes, and the last of
+    /// its requests.
+    fn has_more_than(&self, bytes: usize) -> Option<(Rc<Connection<S::Reply>>, Attempt)> {
+        let accepted = self.accepted.borrow();
+        let most = accepted.iter().flatten().max_by_key(|one| one.assembly.borrow().held())?;
+        let assembly = most.assembly.borrow();
+        (assembly.held() > bytes).then_some(())?;
+        Some((most.clone(), assembly.newest()?))
+    }
+
+    /// Sheds a request that is on its way.
+    fn give_way(&self, connection: &Connection<S::Reply>, attempt: Attempt) {
+        let forgotten = self.assemble(&mut connection.assembly.borrow_mut(), |assembly| {
+            assembly.forget(attempt, PayloadOf::Request)
+        });
+        let bytes = forgotten.unwrap_or_default() as usize;
+        connection.tell_ended(self, attempt, How::Shed, None, bytes);
     }
 
     fn has_room(&self, total: usize) -> bool {

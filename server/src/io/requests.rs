@@ -59,7 +59,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             if shell.core.borrow_mut().on_opening(conn, request, &options.to_set(), total) {
                 return Ok(());
             }
-            shell.slow_give_way(total);
+            shell.make_room(self, total);
         }
         let memory = shell.payloads.empty(total);
         let arrived = shell.assemble(&mut self.assembly.borrow_mut(), |assembly| {
@@ -153,7 +153,7 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
 
     pub(super) fn tell_ended<S: Service<Reply = R>>(
         &self,
-        shell: &Rc<Shell<S>>,
+        shell: &Shell<S>,
         attempt: Attempt,
         how: How,
         by: Option<u16>,

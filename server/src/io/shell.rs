@@ -61,8 +61,6 @@ pub(super) struct Shell<S: Service> {
     pub(super) reader_lines: Ration,
     /// Bytes of the budget for requests on their way that are taken.
     pub(super) assembling: Cell<usize>,
-    /// When it was last looked who sends too slowly.
-    pub(super) paces_looked: Cell<Instant>,
     pub(super) io: Cell<IoStats>,
     /// There is something to decide.
     pub(super) changed: Notify,
@@ -115,7 +113,6 @@ impl<S: Service> Shell<S> {
             route_lines: Ration::default(),
             reader_lines: Ration::default(),
             assembling: Cell::new(0),
-            paces_looked: Cell::new(Instant::EPOCH),
             io: Cell::default(),
             changed: Notify::new(),
             ends_at: Cell::new(None),

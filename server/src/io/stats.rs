@@ -63,6 +63,8 @@ counters! {
         requests_stalled,
         /// Requests that came in so slowly that they gave way to one for which there was no room.
         requests_slow,
+        /// Requests on their way that gave way to one of a connection that had less on its way.
+        requests_displaced,
     }
 }
 

@@ -184,6 +184,35 @@ fn one_connection_has_half_of_the_room_and_leaves_the_rest_to_others() {
     assert_eq!((until_echo(&mut other), no_room(&server)), (vec![], 2));
 }
 
+/// Whoever takes back what it began, and begins anew at once, leaves no gap that others could find.
+#[test]
+fn who_has_most_on_its_way_gives_way_to_who_has_less_and_never_the_other_way_round() {
+    let limits = Limits { assembly_bytes: 4 << 20, ..limits() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut greedy = [(); 2].map(|()| client(server.address()));
+    let mut other = client(server.address());
+    for client in &mut greedy {
+        (1..=2).for_each(|seq| open(client, plain(seq), 1 << 20));
+        assert_eq!(until_echo(client), [], "they have all of it");
+    }
+    open(&mut other, plain(1), 1 << 20);
+    assert_eq!(until_echo(&mut other), []);
+    let mut shed = greedy.each_mut().map(until_echo);
+    shed.sort_by_key(Vec::len);
+    let [kept, shed] = shed;
+    let [Came::Ended(ended)] = &shed[..] else { panic!("{shed:?}") };
+    assert_eq!((kept, ended.attempt, ended.how), (vec![], plain(2).attempt, How::Shed));
+    // Who had to give way has as much as the other now, and who has more gives no other way than that.
+    for client in &mut greedy {
+        open(client, plain(3), 1 << 20);
+        assert!(matches!(until_echo(client)[..], [Came::Overloaded(_)]));
+    }
+    let attempt = plain(1).attempt;
+    go_on(&mut other, attempt, 1 << 20);
+    assert!(matches!(other.next(), Came::Opening(reply, ..) if reply.attempt == attempt));
+    assert_eq!(server.control().snapshot().connections.requests_displaced, 1);
+}
+
 /// However long it says that it has: pongs go on, and that is all.
 #[test]
 fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {
