@@ -194,6 +194,15 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         Ok(())
     }
 
+    /// Whether `peer` takes a payload of so many bytes: what a push would say of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsendable`]: it does not.
+    pub fn fits(&self, set: &OptionSet, length: usize, peer: &Peer) -> Result<(), Unsendable> {
+        self.piece(set, length, peer).map(drop)
+    }
+
     /// The largest piece of a payload that goes into one frame to `peer`.
     fn piece(&self, set: &OptionSet, length: usize, peer: &Peer) -> Result<usize, Unsendable> {
         let Peer { takes, features } = *peer;

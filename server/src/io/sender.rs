@@ -174,7 +174,11 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         if self.parted.get() {
             return true;
         }
-        let pushed = self.outbox.borrow_mut().push_reply(reply, options, letter, &to);
+        // One that does not fit is not pushed: its drop is its service's, and runs while nothing is
+        // borrowed.
+        let fits = self.outbox.borrow().fits(options, letter.answer.len(), &to);
+        let pushed =
+            fits.and_then(|()| self.outbox.borrow_mut().push_reply(reply, options, letter, &to));
         match pushed {
             Ok(()) => self.pour(),
             Err(error) => {
@@ -347,5 +351,77 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         self.account.replace(None);
         drop(self.outbox.replace(Outbox::new(SEGMENT)));
         self.parted.set(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bowline_protocol::{ClientId, Load, Seq, Takes};
+    use bowline_runtime::Runtime;
+    use bowline_runtime::net::{ListenOptions, TcpListener};
+    use std::vec;
+
+    use crate::io::answer::Answer;
+
+    /// A reply of which the drop looks at the sender.
+    struct Nosy {
+        bytes: Vec<u8>,
+        sender: Rc<Sender<Nosy>>,
+        dropped: Rc<Cell<bool>>,
+    }
+
+    impl Deref for Nosy {
+        type Target = [u8];
+
+        fn deref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl Drop for Nosy {
+        fn drop(&mut self) {
+            self.sender.outbox.borrow_mut();
+            self.dropped.set(true);
+        }
+    }
+
+    async fn sender() -> Rc<Sender<Nosy>> {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address, Duration::from_secs(20)).await.unwrap();
+        let sender = Sender::new(stream, 1 << 20, Rc::default());
+        let features = Features::OPTIONS.with(Features::SEGMENTS);
+        sender.peer.set(Peer { takes: Takes { frame: 1 << 20, payload: 1 << 20 }, features });
+        sender
+    }
+
+    fn reply(sender: &Rc<Sender<Nosy>>, bytes: usize) -> (bool, Rc<Cell<bool>>) {
+        let dropped = Rc::new(Cell::new(false));
+        let (sender, told) = (sender.clone(), dropped.clone());
+        let answer = Answer::Reply(Nosy { bytes: vec![7; bytes], sender: sender.clone(), dropped });
+        let attempt = Attempt { client: ClientId(1), seq: Seq(1), n: 0 };
+        let (status, load) = (Status::Ok, Load::default());
+        let reply = Reply { attempt, status, executed: true, load };
+        let letter = Letter { answer, frees: 0 };
+        (sender.reply(reply, &OptionSet::NONE, letter), told)
+    }
+
+    /// Whether it is too large, cut off, or left behind.
+    #[test]
+    fn a_replys_drop_runs_while_nothing_is_borrowed() {
+        Runtime::builder().build().unwrap().block_on(async {
+            let sender = sender().await;
+            let (is_taken, dropped) = reply(&sender, 2 << 20);
+            assert!(!is_taken && dropped.get());
+            let (is_taken, dropped) = reply(&sender, 1 << 20);
+            assert!(is_taken && !dropped.get());
+            let attempt = Attempt { client: ClientId(1), seq: Seq(1), n: 0 };
+            assert!(sender.cut(attempt).is_some() && dropped.get());
+            let (_, dropped) = reply(&sender, 1 << 20);
+            sender.give_up(false);
+            assert!(dropped.get());
+        });
     }
 }
