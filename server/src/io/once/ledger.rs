@@ -13,12 +13,14 @@ use std::vec::Vec;
 
 use bowline_protocol::options::Key;
 use bowline_protocol::{Method, Status};
+use bowline_runtime::Instant;
 use bowline_runtime::channel::{self, Receiver, Sender};
 
 use super::memory::Memory;
 use super::{Batch, Entry, Space, Store, StoreError, Transaction};
 use crate::core::counters;
 use crate::io::Failure;
+use crate::io::ration::Ration;
 
 /// So many transactions may wait; whoever has one more waits until there is room.
 const WAITING: usize = 1024;
@@ -118,7 +120,7 @@ impl Ledger {
     pub fn open(store: impl Store, retention: Retention) -> std::io::Result<Ledger> {
         let (jobs, waiting) = channel::bounded(WAITING);
         let counts = Counts::default();
-        let mut clerk = Clerk { store, retention, counts: counts.clone(), fails: false };
+        let mut clerk = Clerk { store, retention, counts: counts.clone(), tidings: Tidings::new() };
         let thread = thread::Builder::new()
             .name("bowline-ledger".into())
             .spawn(move || clerk.work(waiting))?;
@@ -206,8 +208,7 @@ struct Clerk<S> {
     store: S,
     retention: Retention,
     counts: Counts,
-    /// The store failed when it was last used.
-    fails: bool,
+    tidings: Tidings,
 }
 
 impl<S: Store> Clerk<S> {
@@ -217,7 +218,7 @@ impl<S: Store> Clerk<S> {
             let committed = self.commit(first, &mut waiting, &mut answers);
             let lost = LedgerStats { store_errors: 1, ..LedgerStats::default() };
             self.counts.add(committed.as_ref().unwrap_or(&lost));
-            self.tell(committed.as_ref().err());
+            self.tidings.tell(committed.as_ref().err());
             for (asked, answer) in answers.drain(..) {
                 let answer = match &committed {
                     Ok(_) => answer,
@@ -226,19 +227,6 @@ impl<S: Store> Clerk<S> {
                 // Who does not wait any more does not hear.
                 let _: Result<(), _> = asked.try_send(answer);
             }
-        }
-    }
-
-    /// Tells when the store begins to fail, and when it works again.
-    fn tell(&mut self, error: Option<&StoreError>) {
-        let failed = std::mem::replace(&mut self.fails, error.is_some());
-        match error {
-            Some(error) if !failed => {
-                tracing::error!(%error, "calls with keys fail until the store works again");
-            }
-            Some(error) => tracing::debug!(%error, "transactions failed"),
-            None if failed => tracing::info!("the store of results works again"),
-            None => {}
         }
     }
 
@@ -283,6 +271,41 @@ impl<S: Store> Clerk<S> {
             happened.commits = 1;
         }
         Ok(happened)
+    }
+}
+
+/// What is told of a store that fails, and works again.
+struct Tidings {
+    /// When its ledger began.
+    began: std::time::Instant,
+    /// The store failed when it was last used.
+    fails: bool,
+    /// On a disk that is nearly full every other batch may fail.
+    lines: Ration,
+}
+
+impl Tidings {
+    fn new() -> Tidings {
+        Tidings { began: std::time::Instant::now(), fails: false, lines: Ration::default() }
+    }
+
+    /// The store failed, or works.
+    fn tell(&mut self, error: Option<&StoreError>) {
+        let is_told = self.is_told(error.is_some(), Instant::EPOCH + self.began.elapsed());
+        match error {
+            Some(error) if is_told => {
+                tracing::error!(%error, "calls with keys fail until the store works again");
+            }
+            Some(error) => tracing::debug!(%error, "transactions failed"),
+            None if is_told => tracing::info!("the store of results works again"),
+            None => {}
+        }
+    }
+
+    /// Whether it is told that it fails, or works, now: if that is a change, and there were not too many
+    /// such lines lately.
+    fn is_told(&mut self, fails: bool, now: Instant) -> bool {
+        std::mem::replace(&mut self.fails, fails) != fails && self.lines.allows(now)
     }
 }
 
@@ -441,5 +464,29 @@ fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Ready(output) => return output,
             Poll::Pending => thread::park(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_fails_now_and_then_fills_no_log() {
+        let mut tidings = Tidings::new();
+        let mut told = |batch: u32| {
+            let now = Instant::EPOCH + Duration::from_millis(10) * batch;
+            tidings.is_told(batch.is_multiple_of(2), now)
+        };
+        assert!(told(0) && told(1), "that it fails, and that it works again");
+        let lines = (2..60_000).filter(|batch| told(*batch)).count();
+        assert!((300..=600).contains(&lines), "{lines} in ten minutes");
+    }
+
+    #[test]
+    fn a_store_that_goes_on_to_fail_is_told_of_once() {
+        let mut tidings = Tidings::new();
+        let told = |fails: bool| tidings.is_told(fails, Instant::EPOCH);
+        assert_eq!([false, true, true, false, false].map(told), [false, true, false, true, false]);
     }
 }
