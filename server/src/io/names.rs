@@ -119,12 +119,15 @@ impl fmt::Display for PeerAddress {
     }
 }
 
+/// Has a thread look a name up.
+type Begin = fn(Arc<Name>) -> io::Result<()>;
 /// Looks a name and a port up, and may block.
 type Resolve = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 struct Name {
     written: String,
     resolve: Box<Resolve>,
+    begin: Begin,
     good_for: Duration,
     state: Mutex<State>,
 }
@@ -149,7 +152,11 @@ impl Name {
         resolve: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Name {
         let (written, resolve) = (written.to_owned(), Box::new(resolve));
-        Name { written, resolve, good_for: LOOK_UP_TIMEOUT, state: Mutex::default() }
+        let begin = |name: Arc<Name>| {
+            let thread = thread::Builder::new().name("bowline-names".into());
+            thread.spawn(move || name.answer()).map(drop)
+        };
+        Name { written, resolve, begin, good_for: LOOK_UP_TIMEOUT, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -177,8 +184,7 @@ impl Name {
             Some(asked) if state.is_under_way => asked,
             Some(asked) if now() - asked < self.good_for => return Ok(None),
             _ => {
-                let name = self.clone();
-                thread::Builder::new().name("bowline-names".into()).spawn(move || name.answer())?;
+                (self.begin)(self.clone())?;
                 state.is_under_way = true;
                 *state.asked.insert(now())
             }
@@ -234,7 +240,7 @@ impl fmt::Debug for Name {
 mod tests {
     use super::*;
     use bowline_runtime::{Runtime, yield_now};
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::mpsc;
 
     const NEW: &str = "10.0.0.2:7000";
@@ -349,6 +355,31 @@ mod tests {
             }
         });
         assert_eq!(begun.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn where_no_thread_can_be_had_that_is_told_and_the_last_address_kept_and_it_is_asked_again() {
+        static NO_THREAD: AtomicBool = AtomicBool::new(false);
+        let again = io::Error::from_raw_os_error(11);
+        let name = Name::new("store-2:7000", |_| Ok([NEW.parse().unwrap()].into()));
+        let begin = |name: Arc<Name>| match NO_THREAD.load(Ordering::Relaxed) {
+            true => Err(io::Error::from_raw_os_error(11)),
+            false => {
+                thread::spawn(move || name.answer());
+                Ok(())
+            }
+        };
+        let name = Name { begin, good_for: Duration::ZERO, ..name };
+        let peer = PeerAddress(Where::Named(Arc::new(name)));
+        let known = vec![NEW.parse().unwrap()];
+        for no_thread in [true, false, true, true, false] {
+            NO_THREAD.store(no_thread, Ordering::Relaxed);
+            let (found, failed) = Runtime::builder().build().unwrap().block_on(peer.find());
+            let kind = failed.map(|error| error.kind());
+            assert_eq!(kind, no_thread.then_some(again.kind()));
+            assert!(found == known || found.is_empty() && no_thread);
+        }
+        assert_eq!(peer.known(), known);
     }
 
     /// Nobody answers: who has an old address goes there at once, from a second after it was asked.
