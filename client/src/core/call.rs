@@ -8,7 +8,7 @@ use bowline_time::{Instant, TimerKey};
 use super::line::Ticket;
 use super::methods::Kind;
 use super::outcome::End;
-use super::replicas::Wanted;
+use super::replicas::{Promise, Wanted};
 
 /// How many copies a call may have over its life. A copy's number is its place, so a frame finds
 /// its copy in two steps; and no call can be sent around for ever.
@@ -39,10 +39,10 @@ pub(crate) struct Copied {
     pub(crate) replica: u16,
     /// The place of its latency in the table.
     pub(crate) class: u16,
-    /// The store of results that the replica shared when the copy went there, and whether it kept the
-    /// results of the method.
+    /// The store of results that the replica shared when the copy went there, and what it promised of
+    /// the method; None: it has no such method.
     pub(crate) store: Option<u32>,
-    pub(crate) keeps: bool,
+    pub(crate) promise: Option<Promise>,
     /// One of the tied pair, which are always 0 and 1.
     pub(crate) tied: bool,
     /// The replica did not serve the call: it is not asked again.
@@ -66,7 +66,7 @@ impl Copied {
         replica: 0,
         class: 0,
         store: None,
-        keeps: false,
+        promise: None,
         tied: false,
         failed: false,
         executed: false,

@@ -29,8 +29,9 @@ pub struct Spec<P> {
     pub shard_key: Option<u64>,
     /// What every copy of it says beside its header; among that, how fresh its result has to be.
     pub options: OptionSet,
-    /// Running it twice does no harm, unless a replica that is sent it says otherwise of its method.
-    /// Others are never sent twice unless no copy can have run.
+    /// Running it twice does no harm, for all that its caller knows: where a replica says otherwise of
+    /// its method, no copy is sent beside one there that may run, and none there beside another. Calls
+    /// that are not idempotent are never sent twice unless no copy can have run.
     pub idempotent: bool,
     /// It has no second copy, whatever its policy: its service allows none of it.
     pub single: bool,

@@ -163,16 +163,22 @@ impl Replica {
         self.slowness > SLOW
     }
 
-    /// What it promises of this method. One that says nothing leaves it to the caller whether running
-    /// a call twice does harm; that it keeps results by their keys nobody has said then.
-    pub(crate) fn promise(&self, method: Method) -> Promise {
+    /// What it promises of this method; None: it has it not, and runs no call of it. One that says nothing
+    /// leaves it to the caller whether running a call twice does harm; that it keeps results by their
+    /// keys nobody has said then.
+    pub(crate) fn promise(&self, method: Method) -> Option<Promise> {
         let Some(methods) = &self.methods else {
-            return Promise { idempotent: true, keyed: false, duplicable: true };
+            return Some(Promise { idempotent: true, keyed: false, duplicable: true });
         };
-        let at = methods.binary_search_by_key(&method, |&(number, _)| number);
-        let promise = at.map_or(Promise::default(), |at| methods[at].1);
+        let at = methods.binary_search_by_key(&method, |&(number, _)| number).ok()?;
+        let promise = methods[at].1;
         // Without options it is not even told the key.
-        Promise { keyed: promise.keyed && self.understands_options, ..promise }
+        Some(Promise { keyed: promise.keyed && self.understands_options, ..promise })
+    }
+
+    /// It allows a second copy of a call of this method.
+    pub(crate) fn takes_second(&self, method: Method) -> bool {
+        self.promise(method).is_some_and(|promise| promise.duplicable)
     }
 
     /// A refusal says what the replica holds: its own word, whatever was known before.

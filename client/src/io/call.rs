@@ -162,8 +162,8 @@ impl Call {
         self
     }
 
-    /// Running it twice does no harm. Once it was sent to a replica that says otherwise of its method, this
-    /// counts for nothing.
+    /// Running it twice does no harm. This counts among replicas none of which says otherwise of its
+    /// method: no copy is sent beside one that may have run at one that does, and none there.
     pub fn idempotent(mut self) -> Call {
         self.idempotent = true;
         self

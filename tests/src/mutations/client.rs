@@ -15,7 +15,7 @@ const ROOM: &str = "client/src/core/room.rs";
 const RETRY: &str = "client/src/core/calls/retry.rs";
 const STRAND: &str = "client/src/core/calls/strand.rs";
 const LINES: &str = "client/src/core/calls/lines.rs";
-const KEYED: &str = "client/src/core/calls/keyed.rs";
+const REPEAT: &str = "client/src/core/calls/repeat.rs";
 const REPLICAS: &str = "client/src/core/replicas.rs";
 const HEALTH: &str = "client/src/core/health.rs";
 const GUARD: &str = "client/src/core/guard.rs";
@@ -251,15 +251,15 @@ pub(super) const ALL: &[Mutation] = &[
     .held_by("core::calls::tests::fresh::a_replica_that_is_known_to_be_behind_is_left_out_by_the_first_copy_and_by_the_second"),
     mutation(
         "a call with a key has copies at two stores of results",
-        KEYED,
-        "            one_store && keeps(place) && copy.keeps",
-        "            (one_store || true) && keeps(place) && copy.keeps",
+        REPEAT,
+        "            one_store && keyed && copy.is_kept()",
+        "            (one_store || true) && keyed && copy.is_kept()",
     ),
     mutation(
         "a key protects what keeps no results by it",
-        KEYED,
-        "            one_store && keeps(place) && copy.keeps",
-        "            one_store && (keeps(place) && copy.keeps || true)",
+        REPEAT,
+        "            one_store && keyed && copy.is_kept()",
+        "            one_store && (keyed && copy.is_kept() || true)",
     )
     .held_by("core::calls::tests::keyed::a_key_that_the_method_does_not_keep_protects_nothing"),
     mutation(
@@ -313,15 +313,15 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a call that waits for its retry does not hear of room elsewhere",
         LINES,
-        "        if replica.would_fit(call.wanted()) && may {",
-        "        if call.is_stranded() && replica.would_fit(call.wanted()) && may {",
+        "        if replica.would_fit(call.wanted()) && call.may_try(place, replica) {",
+        "        if call.is_stranded() && replica.would_fit(call.wanted()) && call.may_try(place, replica) {",
     )
     .held_by("core::calls::tests::retrying::a_call_that_waits_for_its_retry_goes_to_one_that_came_without_room_once_that_has_some"),
     mutation(
         "who was refused by one need not wait for the room of another",
         STRAND,
-        "        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))",
-        "        call.len == 0 && self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))",
+        "        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && call.may_try(place, it))",
+        "        call.len == 0 && self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && call.may_try(place, it))",
     ),
     mutation(
         "who withdrew a copy of its own accord is asked again",
@@ -481,9 +481,30 @@ pub(super) const ALL: &[Mutation] = &[
     .held_by("core::calls::tests::stranding::a_call_that_all_failed_is_denied_nothing_as_there_is_none_to_ask"),
     mutation(
         "a call is idempotent though its replica says that its method is not",
-        BEGIN,
-        "        call.idempotent &= promise.idempotent;\n",
-        "        let _ = promise.idempotent;\n",
+        REPEAT,
+        "        self.idempotent && promise.idempotent\n",
+        "        self.idempotent || promise.idempotent && false\n",
     )
-    .held_by("core::calls::tests::keyed::no_call_is_idempotent_where_its_replica_says_that_the_method_is_not"),
+    .held_by("core::calls::tests::unlike::a_copy_that_may_have_run_is_followed_only_where_nobody_denies_that_it_may_run_twice"),
+    mutation(
+        "a copy follows one that may have run where its method must not run twice",
+        REPEAT,
+        "        self.is_idempotent_by(promise) && runs().all(Copied::is_idempotent)\n",
+        "        self.is_idempotent_by(promise)\n",
+    )
+    .held_by("core::calls::tests::unlike::what_may_have_run_where_that_is_denied_goes_nowhere"),
+    mutation(
+        "an announced copy is sent to who has begun anew, whatever that says of the method now",
+        BEGIN,
+        "replica.station == announced && may_be_second {",
+        "replica.station == announced {",
+    )
+    .held_by("core::calls::tests::unlike::a_replica_that_has_begun_anew_and_denies_it_by_now_gets_no_announced_copy"),
+    mutation(
+        "a replica that has no such method denies that it is idempotent",
+        REPLICAS,
+        "        let at = methods.binary_search_by_key(&method, |&(number, _)| number).ok()?;\n        let promise = methods[at].1;\n",
+        "        let at = methods.binary_search_by_key(&method, |&(number, _)| number);\n        let promise = at.map_or(Promise::default(), |at| methods[at].1);\n",
+    )
+    .held_by("core::calls::tests::unlike::who_has_no_such_method_denies_nothing_and_has_run_nothing"),
 ];

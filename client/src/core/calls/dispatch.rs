@@ -91,9 +91,9 @@ impl<P> Calls<P> {
             self.counters.denied.killed += 1;
         } else if self.slots.get(slot).from_extra {
             self.counters.denied.from_extra += 1;
-        } else if !self.first_allows_second(slot) {
+        } else if !self.slots.get(slot).allows_second() {
             self.counters.denied.not_allowed += 1;
-        } else if !self.first_shares_results(slot) {
+        } else if !self.slots.get(slot).shares_results() {
             self.counters.denied.not_shared += 1;
         } else {
             self.slots.get_mut(slot).redundant = true;
@@ -103,12 +103,6 @@ impl<P> Calls<P> {
             }
             self.plan_hedge(slot, now);
         }
-    }
-
-    /// The service allows a second copy, and so does the replica of the first.
-    fn first_allows_second(&self, slot: u32) -> bool {
-        let call = self.slots.get(slot);
-        !call.single && call.second()(self.replicas.get(call.copies[0].replica))
     }
 
     /// Makes the call's one copy the first of a pair, if another replica and a token are there.
@@ -155,17 +149,19 @@ impl<P> Calls<P> {
     }
 
     /// The announced copy's time has come. Its replica must still be the one that was announced,
-    /// core included: a copy elsewhere could not be found by its twin.
+    /// core included: a copy elsewhere could not be found by its twin. And it must not be of another mind
+    /// by now, should it have begun anew.
     pub(super) fn send_twin(&mut self, slot: u32, now: Instant) {
         let call = self.slots.get_mut(slot);
         call.twin_at = Instant::FAR_FUTURE;
         let (place, wanted) = (call.copies[1].replica, call.wanted());
         let announced = call.pair.map(|pair| pair.stations[1]);
         let replica = self.replicas.get(place);
+        let may_be_second = replica.takes_second(call.method) && call.is_safe_at(place, replica);
         if !self.config.switch.is_on() {
             self.counters.denied.killed += 1;
             self.void_twin(slot);
-        } else if replica.fits(wanted) && replica.station == announced {
+        } else if replica.fits(wanted) && replica.station == announced && may_be_second {
             self.enqueue(slot, 1, now);
         } else {
             self.void_twin(slot);
@@ -208,11 +204,8 @@ impl<P> Calls<P> {
         let kind = call.kind.at(replica.placement.distance);
         let class = if kind == call.kind { call.class } else { self.methods.class(kind, now) };
         let (store, promise) = (replica.placement.results, replica.promise(call.method));
-        let call = self.slots.get_mut(slot);
-        // Who runs it knows best: what its caller holds of it counts only if that does not say otherwise.
-        call.idempotent &= promise.idempotent;
-        let copy = &mut call.copies[usize::from(n)];
-        (copy.class, copy.store, copy.keeps) = (class, store, promise.keyed);
+        let copy = &mut self.slots.get_mut(slot).copies[usize::from(n)];
+        (copy.class, copy.store, copy.promise) = (class, store, promise);
         self.link(slot, n, place);
         if passes {
             self.pass(place, seq);

@@ -20,9 +20,7 @@ impl<P> Calls<P> {
         let was_sent = copy.state == State::Sent;
         copy.state = State::Ended(end);
         call.live -= 1;
-        if end.may_have_run() && (copy.executed || end == End::Lost) {
-            call.ran += 1;
-        }
+        call.ran += u8::from(end.may_have_run() && copy.may_run());
         let (place, executed, seq, size) = (copy.replica, copy.executed, call.seq, call.size);
         let replica = self.replicas.get_mut(place);
         replica.in_flight -= 1;

@@ -63,14 +63,12 @@ impl<P> Calls<P> {
 
     /// The same for a copy beside another, where nothing is to be made do with.
     pub(super) fn pick_second(&mut self, slot: u32, now: Instant) -> Option<u16> {
-        let allows = self.slots.get(slot).second();
-        self.pick_where(slot, now, false, allows)
+        self.pick_where(slot, now, false, |_| true)
     }
 
     /// The same for a hedge, which is of no use at a replica that is slow itself.
     fn pick_for_hedge(&mut self, slot: u32, now: Instant) -> Option<u16> {
-        let allows = self.slots.get(slot).second();
-        self.pick_where(slot, now, false, |replica| allows(replica) && !replica.is_slow())
+        self.pick_where(slot, now, false, |replica| !replica.is_slow())
     }
 
     /// One that is known to be behind what the call demands is made do with, too, but only for want of
@@ -115,7 +113,7 @@ impl<P> Calls<P> {
             if past.lives || past.has_failed() || lost && !again {
                 return None;
             }
-            if !call.key_allows(replicas, place) {
+            if !again && !replica.takes_second(wanted.method) || !call.is_safe_at(place, replica) {
                 return None;
             }
             let beside = call.copies().iter().any(|c| {

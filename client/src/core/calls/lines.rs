@@ -48,9 +48,8 @@ impl<P> Calls<P> {
     /// Puts a call that waits in line at a replica, if that would serve it.
     pub(super) fn line_up(&mut self, slot: u32, place: u16) {
         let call = self.slots.get(slot);
-        let may = !call.was_failed_by(place) && call.key_allows(&self.replicas, place);
         let replica = self.replicas.get_mut(place);
-        if replica.would_fit(call.wanted()) && may {
+        if replica.would_fit(call.wanted()) && call.may_try(place, replica) {
             let slots = &self.slots;
             replica.line.enter(call.ticket(), self.in_line, |it| waits(slots, it));
         }

@@ -12,8 +12,8 @@ mod dispatch;
 mod ends;
 mod extra;
 mod frames;
-mod keyed;
 mod lines;
+mod repeat;
 mod retry;
 mod strand;
 // Under loom the budget's atomics work in its models only.
@@ -544,7 +544,7 @@ impl<P> Calls<P> {
             method: call.method,
             remaining,
             cause: copy.cause,
-            idempotent: call.idempotent,
+            idempotent: call.is_idempotent_by(copy.promise.unwrap_or_default()),
             tie: tie_of(call, n),
         };
         let (replica, until) = (replica.id, copy.sent + remaining);

@@ -75,10 +75,9 @@ impl<P> Calls<P> {
     fn may_connect(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
-        let allows = |place| call.key_allows(&self.replicas, place);
-        !self.config.patience.is_zero()
-            && self.replicas.iter().all(|(place, it)| !it.fits(wanted) || !allows(place))
-            && self.any_could_take(slot, |_| true)
+        let fits = |(place, it): (u16, &Replica)| it.fits(wanted) && call.is_safe_at(place, it);
+        let patient = !self.config.patience.is_zero();
+        patient && !self.replicas.iter().any(fits) && self.any_could_take(slot, |_| true)
     }
 
     /// All that are connected have failed the call, but one has not whose connection broke just now:
@@ -108,8 +107,7 @@ impl<P> Calls<P> {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
         let may = move |&(place, it): &(u16, &Replica)| {
-            let takes = it.serves(wanted) && call.size <= it.takes;
-            takes && !call.was_failed_by(place) && call.key_allows(&self.replicas, place)
+            it.serves(wanted) && call.size <= it.takes && call.may_try(place, it)
         };
         self.replicas.iter().filter(may).map(|(_, it)| it)
     }
@@ -124,7 +122,6 @@ impl<P> Calls<P> {
     fn lacks_room(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
-        let may = |place| !call.was_failed_by(place) && call.key_allows(&self.replicas, place);
-        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && may(place))
+        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && call.may_try(place, it))
     }
 }

@@ -8,7 +8,7 @@ use crate::core::Placement;
 
 pub(super) const KEYED: &[MethodInfo] =
     &[MethodInfo::new(Method(3), "pay").idempotent().keyed().duplicable(1 << 10)];
-const UNKEYED: &[MethodInfo] = &[MethodInfo::new(Method(3), "pay").duplicable(1 << 10)];
+pub(super) const UNKEYED: &[MethodInfo] = &[MethodInfo::new(Method(3), "pay").duplicable(1 << 10)];
 
 impl World {
     /// These replicas share a store of results.
@@ -23,8 +23,12 @@ impl World {
 
     /// All say that of the method.
     pub(super) fn promise(&mut self, methods: &'static [MethodInfo]) {
-        let methods = ServiceInfo::new("bank", methods).to_methods();
-        [A, B, C].iter().for_each(|&id| self.calls.on_methods(id, Some(&methods)));
+        [A, B, C].into_iter().for_each(|id| self.promise_at(id, methods));
+    }
+
+    /// One says that of its methods.
+    pub(super) fn promise_at(&mut self, id: ReplicaId, methods: &'static [MethodInfo]) {
+        self.calls.on_methods(id, Some(&ServiceInfo::new("bank", methods).to_methods()));
     }
 
     /// A call that must not run twice, and has a key.
@@ -183,18 +187,4 @@ fn a_copy_is_held_against_the_store_that_its_replica_had_when_it_went_there() {
     }
     world.closed(A);
     assert_eq!(world.sent(), (B, 1, Cause::Redispatch), "the store that A had");
-}
-
-#[test]
-fn no_call_is_idempotent_where_its_replica_says_that_the_method_is_not() {
-    let mut world = World::new();
-    world.promise(UNKEYED);
-    world.start(world.none);
-    assert!(!world.sends[0].1.idempotent);
-    world.sends.clear();
-    world.closed(A);
-    world.nothing_sent();
-    assert_eq!(world.result(), Err(ErrorKind::ConnectionLost));
-    assert_eq!(world.calls.counters().denied.not_idempotent, 1);
-    world.at_rest();
 }

@@ -15,6 +15,7 @@ mod room;
 mod stranding;
 mod switching;
 mod tying;
+mod unlike;
 
 use core::time::Duration;
 
