@@ -80,10 +80,10 @@ const WELL: Duration = Duration::from_secs(60);
 /// use core::time::Duration;
 ///
 /// let mut redial = Redial::new(Duration::from_millis(10), Duration::from_secs(1), 42);
-/// let (wait, is_news) = redial.after(Loss::Unreachable);
-/// assert!(wait <= Duration::from_millis(10) && is_news);
-/// assert!(!redial.after(Loss::Unreachable).1);
-/// assert!(redial.after(Loss::Handshake).1);
+/// let first = redial.after(Loss::Unreachable);
+/// assert!(first.wait <= Duration::from_millis(10) && first.is_news);
+/// assert!(!redial.after(Loss::Unreachable).is_news);
+/// assert!(redial.after(Loss::Handshake).is_news);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Redial {
@@ -94,6 +94,15 @@ pub struct Redial {
     told: u8,
 }
 
+/// What is to be done about a [`Loss`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NextDial {
+    /// How long to wait before dialling again.
+    pub wait: Duration,
+    /// A log should tell of that loss.
+    pub is_news: bool,
+}
+
 impl Redial {
     /// Waits as [`Backoff`] does, which begins anew only after a connection that was up for as long
     /// as the longest wait.
@@ -101,9 +110,8 @@ impl Redial {
         Redial { backoff: Backoff::new(first, max, seed), steady: max, told: 0 }
     }
 
-    /// A connection has ended, or none came up. How long to wait before the next, and whether that is
-    /// news.
-    pub fn after(&mut self, loss: Loss) -> (Duration, bool) {
+    /// A connection has ended, or none came up.
+    pub fn after(&mut self, loss: Loss) -> NextDial {
         let kind = match loss {
             Loss::Unresolved => 1,
             Loss::Unreachable => 2,
@@ -120,6 +128,6 @@ impl Redial {
         };
         let is_news = self.told & kind == 0;
         self.told |= kind;
-        (self.backoff.next_wait(), is_news)
+        NextDial { wait: self.backoff.next_wait(), is_news }
     }
 }

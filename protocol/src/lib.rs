@@ -62,7 +62,7 @@ mod rtt;
 pub mod service;
 
 pub use assembly::{Arrived, Assembly, AssemblyError};
-pub use backoff::{Backoff, Loss, Redial};
+pub use backoff::{Backoff, Loss, NextDial, Redial};
 pub use codec::{HEADER_LEN, VERSION, WireError};
 pub use credit::{CreditError, Granter, Spender};
 pub use error::{Error, ErrorKind, Executed, Whose};

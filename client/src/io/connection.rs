@@ -10,8 +10,8 @@ use bowline_protocol::frame::Features;
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
     Arrived, Assembly, AssemblyError, Cancel, CancelReason, ClientId, Frame, Hello, Inbox, Link,
-    LinkConfig, LinkError, Loss, Methods, OptionSet, Options, PayloadOf, Peer, Redial, ReplicaId,
-    Reply, Takes, WireError, codec, options,
+    LinkConfig, LinkError, Loss, Methods, NextDial, OptionSet, Options, PayloadOf, Peer, Redial,
+    ReplicaId, Reply, Takes, WireError, codec, options,
 };
 use bowline_runtime::net::{Lease, TcpStream};
 use bowline_runtime::payload::Payload;
@@ -81,7 +81,7 @@ pub(super) async fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) {
             }
             Err(error) => (Loss::Unreachable, Ended::Io(error)),
         };
-        let (wait, is_news) = redial.after(loss);
+        let NextDial { wait, is_news } = redial.after(loss);
         let (id, address) = (replica.id.0, replica.address);
         // That it was connected was told, and so is that it is not any more.
         match (is_news, loss) {

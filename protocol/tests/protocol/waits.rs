@@ -2,20 +2,19 @@
 
 use core::time::Duration;
 
-use bowline_protocol::{Backoff, Loss, Redial};
+use bowline_protocol::{Backoff, Loss, NextDial, Redial};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
 #[test]
 fn who_is_lost_as_soon_as_it_is_there_is_dialled_ever_less_often_and_told_of_once() {
     let mut redial = Redial::new(MS(10), MS(1000), 1);
-    assert!(redial.after(Loss::Broken(MS(0))).1);
+    assert!(redial.after(Loss::Broken(MS(0))).is_news);
     for _ in 0..10 {
-        let (_, is_news) = redial.after(Loss::Broken(MS(900)));
-        assert!(!is_news);
+        assert!(!redial.after(Loss::Broken(MS(900))).is_news);
     }
-    assert!(redial.after(Loss::Broken(MS(2))).0 >= MS(500));
-    let (wait, is_news) = redial.after(Loss::Broken(MS(1000)));
+    assert!(redial.after(Loss::Broken(MS(2))).wait >= MS(500));
+    let NextDial { wait, is_news } = redial.after(Loss::Broken(MS(1000)));
     assert!(!is_news && wait <= MS(10), "it was there, and is not any more: {wait:?}");
 }
 
@@ -24,17 +23,21 @@ fn each_kind_of_loss_is_news_once() {
     let mut redial = Redial::new(MS(10), MS(1000), 1);
     let kinds = [Loss::Unreachable, Loss::Unresolved, Loss::Handshake, Loss::Broken(MS(1))];
     for (known, kind) in kinds.into_iter().enumerate() {
-        assert!(redial.after(kind).1, "{kind:?} hides behind {:?}", &kinds[..known]);
-        assert!(kinds[..=known].iter().all(|told| !redial.after(*told).1), "{kind:?}");
+        assert!(redial.after(kind).is_news, "{kind:?} hides behind {:?}", &kinds[..known]);
+        assert!(kinds[..=known].iter().all(|told| !redial.after(*told).is_news), "{kind:?}");
     }
 }
 
 #[test]
 fn what_was_told_is_news_again_once_it_was_well_for_a_minute() {
     let mut redial = Redial::new(MS(10), MS(1000), 1);
-    assert!(redial.after(Loss::Unreachable).1);
-    assert!(redial.after(Loss::Broken(MS(59_999))).1 && !redial.after(Loss::Unreachable).1);
-    assert!(redial.after(Loss::Broken(MS(60_000))).1 && redial.after(Loss::Unreachable).1);
+    assert!(redial.after(Loss::Unreachable).is_news);
+    assert!(
+        redial.after(Loss::Broken(MS(59_999))).is_news && !redial.after(Loss::Unreachable).is_news
+    );
+    assert!(
+        redial.after(Loss::Broken(MS(60_000))).is_news && redial.after(Loss::Unreachable).is_news
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::vec::Vec;
 
-use bowline_protocol::{Loss, Redial, ReplicaId, Station};
+use bowline_protocol::{Loss, NextDial, Redial, ReplicaId, Station};
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::{Stage, now, sleep, spawn_at};
 
@@ -122,7 +122,7 @@ async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
         // It may have been reached since the last that was told, and stay away now for the same reason.
         let since = *gone.get_or_insert_with(now);
         let is_unsaid = !shell.cores[place].missed.get() && now() >= since + LONG;
-        let (wait, is_news) = redial.after(over.loss());
+        let NextDial { wait, is_news } = redial.after(over.loss());
         if is_news || is_unsaid {
             tell_lost(&shell, station, place, &over);
         }

@@ -574,7 +574,7 @@ impl Shell for Client {
             true => Loss::Broken(Duration::from_nanos(env.now - replica.since)),
             false => Loss::Unreachable,
         };
-        replica.dial_at = Some(now + replica.redial.after(loss).0);
+        replica.dial_at = Some(now + replica.redial.after(loss).wait);
         env.note(host, Topic::World, &[15, wire.0], || format!("loses {id:?}: {why}"));
         if was_up {
             env.book.client_lost_wire(wire);

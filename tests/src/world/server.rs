@@ -618,7 +618,7 @@ impl Shell for Server {
                         Some(since) => Loss::Broken(Duration::from_nanos(env.now - since)),
                         None => Loss::Unreachable,
                     };
-                    peer.dial_at = Some(now + peer.redial.after(loss).0);
+                    peer.dial_at = Some(now + peer.redial.after(loss).wait);
                 }
             }
         }
