@@ -1,6 +1,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
+use core::fmt::{self, Write};
 
 use super::{Codec, CodecError, MethodInfo, ServiceInfo};
 use crate::frame::Status;
@@ -74,8 +74,12 @@ impl fmt::Display for ServiceError {
             Status::App(number) => write!(f, "the service's error {number}"),
             status if self.detail.is_empty() => write!(f, "{status:?}"),
             status => {
-                let text = String::from_utf8_lossy(&self.detail);
-                write!(f, "{status:?}: {}", text.escape_debug())
+                write!(f, "{status:?}: ")?;
+                String::from_utf8_lossy(&self.detail).chars().try_for_each(|it| match it {
+                    // Quotes stand in no literal here.
+                    '\'' | '"' => f.write_char(it),
+                    _ => write!(f, "{}", it.escape_debug()),
+                })
             }
         }
     }

@@ -319,6 +319,7 @@ fn what_a_service_says_of_an_error_is_shown_as_it_is_written_and_what_no_termina
     let shown = |error: ServiceError| error.to_string();
     assert_eq!(shown(ServiceError::bad_request("Schlüssel fehlt")), "BadRequest: Schlüssel fehlt");
     assert_eq!(shown(ServiceError::failed("a\x1b[2Jb")), "Failed: a\\u{1b}[2Jb");
+    assert_eq!(shown(ServiceError::failed("no \"ä\" isn't")), "Failed: no \"ä\" isn't");
     assert_eq!(shown(ServiceError::failed("")), "Failed");
     assert_eq!(shown(ServiceError::failed("x").with_detail(vec![b'x', 0xff])), "Failed: x\u{fffd}");
     assert_eq!(shown(ServiceError::new(7)), "the service's error 7");

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::vec::Vec;
 
+use bowline_protocol::service::ServiceError;
 use bowline_protocol::{Freshness, Method, ServiceInfo, Status};
 use bowline_runtime::payload::Payload;
 
@@ -216,6 +217,18 @@ impl Failure {
         Failure { status: Some(Status::BadRequest), payload: why.as_bytes().to_vec() }
     }
 
+    /// The service can't do it now, or some of it was done and the rest can't be.
+    ///
+    /// ```
+    /// use bowline_server::Failure;
+    ///
+    /// let failure = Failure::failed("the disk \"ä\" is full");
+    /// assert_eq!(failure.to_string(), "Failed: the disk \"ä\" is full");
+    /// ```
+    pub fn failed(why: &str) -> Failure {
+        Failure { status: Some(Status::Failed), payload: why.as_bytes().to_vec() }
+    }
+
     /// The handler stopped before it was done, since the context said that nobody waits.
     pub const fn stopped() -> Failure {
         Failure { status: None, payload: Vec::new() }
@@ -241,8 +254,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
-            Some(Status::App(number)) => write!(f, "the service's error {number}"),
-            Some(status) => write!(f, "{status:?}: {}", self.payload.escape_ascii()),
+            Some(status) => ServiceError::of(status, self.payload.clone()).fmt(f),
             None => f.write_str("stopped, as nobody waits"),
         }
     }
