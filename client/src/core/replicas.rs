@@ -47,6 +47,18 @@ pub(crate) struct Promise {
     pub(crate) duplicable: bool,
 }
 
+/// Whether a replica is one of the set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Membership {
+    /// It is.
+    Full,
+    /// It will be, elsewhere: nothing new for it where it is, though its connection may break and be
+    /// there again, but calls may wait for it.
+    Moving,
+    /// It is not: nothing new for it, and no hope of it.
+    None,
+}
+
 /// One replica.
 #[derive(Debug)]
 pub(crate) struct Replica {
@@ -67,8 +79,7 @@ pub(crate) struct Replica {
     pub(crate) back_until: Instant,
     /// It will close that connection: nothing new for it.
     pub(crate) leaving: bool,
-    /// It is none of the set any more: nothing new for it, and no hope of it.
-    pub(crate) removed: bool,
+    pub(crate) membership: Membership,
     /// Copies of ours that are out there.
     pub(crate) in_flight: u32,
     /// What it said of its load, and until when that counts.
@@ -115,7 +126,11 @@ impl Replica {
 
     /// It may be sent something new.
     pub(crate) fn is_open(&self) -> bool {
-        self.station.is_some() && !self.leaving && !self.removed
+        self.station.is_some() && !self.leaving && self.membership == Membership::Full
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.membership == Membership::None
     }
 
     /// It may be sent something new of that kind and size now.
@@ -140,7 +155,7 @@ impl Replica {
 
     /// It is there for calls of that kind.
     pub(crate) fn serves(&self, wanted: Wanted) -> bool {
-        !self.removed && self.placement.serves(wanted.method, wanted.key)
+        !self.is_removed() && self.placement.serves(wanted.method, wanted.key)
     }
 
     /// How far it is, where that matters: a key is not to mean another replica to each client.
@@ -298,7 +313,7 @@ impl Replicas {
             station: None,
             back_until: Instant::EPOCH,
             leaving: false,
-            removed: false,
+            membership: Membership::Full,
             in_flight: 0,
             load: Load::default(),
             load_until: Instant::EPOCH,
@@ -343,7 +358,7 @@ impl Replicas {
 
     /// The largest payload that any of them is known to take; None without any.
     pub(crate) fn most_taken(&self) -> Option<u32> {
-        self.all.iter().filter(|it| !it.removed).map(|it| it.takes).max()
+        self.all.iter().filter(|it| !it.is_removed()).map(|it| it.takes).max()
     }
 
     /// No replica of the set is there for calls of that kind.

@@ -121,13 +121,10 @@ impl Members {
 
     /// Leaves a replica, to dial it elsewhere or not at all. For one that only moves calls may wait.
     fn leave(&self, member: &mut Member, next: Option<Replica>) {
-        let calls = &mut self.shell.state.borrow_mut().calls;
+        // Nothing is borrowed any more as a task is spawned.
         match next {
-            Some(_) => {
-                calls.on_leaving(member.id);
-                calls.restore_replica(member.id);
-            }
-            None => calls.remove_replica(member.id),
+            Some(_) => self.shell.state.borrow_mut().calls.move_replica(member.id),
+            None => self.shell.state.borrow_mut().calls.remove_replica(member.id),
         }
         let (shell, terms, old) = (self.shell.clone(), self.terms.clone(), member.task.take());
         let left = member.wanted.is_some();
@@ -150,8 +147,6 @@ async fn change(
     let drained = async {
         while shell.state.borrow().calls.in_flight(id) > 0 {
             sleep(LOOK).await;
-            // Its connection may have broken, and be there again.
-            shell.state.borrow_mut().calls.on_leaving(id);
         }
     };
     let in_time = timeout(MOST_DRAINING, drained).await.is_ok();
@@ -163,6 +158,7 @@ async fn change(
     close(&shell, id);
     shell.state.borrow_mut().last_errors.remove(&id.0);
     if let Some(replica) = next {
+        shell.state.borrow_mut().calls.restore_replica(id);
         connection::keep(shell, replica, terms).await;
     }
 }

@@ -300,8 +300,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a replica is asked what it does not serve",
         REPLICAS,
-        "        !self.removed && self.placement.serves(wanted.method, wanted.key)",
-        "        !self.removed && (self.placement.serves(wanted.method, wanted.key) || true)",
+        "        !self.is_removed() && self.placement.serves(wanted.method, wanted.key)",
+        "        !self.is_removed() && (self.placement.serves(wanted.method, wanted.key) || true)",
     )
     .held_by("core::calls::tests::placing::every_copy_of_a_call_goes_to_a_replica_that_serves_its_method_and_key"),
     mutation(
@@ -493,6 +493,13 @@ pub(super) const ALL: &[Mutation] = &[
         "        self.is_idempotent_by(promise)\n",
     )
     .held_by("core::calls::tests::unlike::what_may_have_run_where_that_is_denied_goes_nowhere"),
+    mutation(
+        "a replica that moves gets calls where it is once it is connected there again",
+        REPLICAS,
+        "        self.station.is_some() && !self.leaving && self.membership == Membership::Full",
+        "        self.station.is_some() && !self.leaving && !self.is_removed()",
+    )
+    .held_by("core::calls::tests::placing::a_replica_that_moves_gets_nothing_where_it_is_though_it_is_connected_there_again"),
     mutation(
         "an announced copy is sent to who has begun anew, whatever that says of the method now",
         BEGIN,

@@ -47,7 +47,7 @@ use super::pick::{Order, Picker};
 use super::placement::Placement;
 use super::policies::{Policies, Trial};
 use super::policy::{Delay, Policy, PolicyId, PolicyState};
-use super::replicas::{Promise, Replica, ReplicaState, Replicas, Wanted};
+use super::replicas::{Membership, Promise, Replica, ReplicaState, Replicas, Wanted};
 use super::slots::Slots;
 
 /// What is kept back at least of a deadline for the way there and back, and for the work at its
@@ -297,17 +297,24 @@ impl<P> Calls<P> {
     /// The replica is taken out of the set: it gets nothing new. What it has it may finish, while
     /// its connection lasts; [`Calls::in_flight`] tells when it has.
     pub fn remove_replica(&mut self, id: ReplicaId) {
-        self.set_removed(id, true);
+        self.set_membership(id, Membership::None);
     }
 
-    /// The replica that was taken out is in the set again.
+    /// The replica will be elsewhere. It gets nothing new before it is [restored](Calls::restore_replica),
+    /// though its connection should break and be there again; but calls may wait for it.
+    pub fn move_replica(&mut self, id: ReplicaId) {
+        self.set_membership(id, Membership::Moving);
+    }
+
+    /// The replica that was taken out is in the set again; or the one that moves is where it will be, and
+    /// is yet to be connected there.
     pub fn restore_replica(&mut self, id: ReplicaId) {
-        self.set_removed(id, false);
+        self.set_membership(id, Membership::Full);
     }
 
-    fn set_removed(&mut self, id: ReplicaId, removed: bool) {
+    fn set_membership(&mut self, id: ReplicaId, membership: Membership) {
         if let Some(place) = self.replicas.find(id) {
-            self.replicas.get_mut(place).removed = removed;
+            self.replicas.get_mut(place).membership = membership;
             self.line_up_all(place);
         }
     }
@@ -574,7 +581,7 @@ impl<P> Calls<P> {
 
     /// How the replicas of the set are doing, in the order in which they were added.
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaState> {
-        self.replicas.iter().filter(|(_, it)| !it.removed).map(|(_, it)| it.state())
+        self.replicas.iter().filter(|(_, it)| !it.is_removed()).map(|(_, it)| it.state())
     }
 
     /// How a policy is doing; None if it was not registered.

@@ -218,3 +218,22 @@ fn each_switch_of_hedging_is_told_once() {
     world.start(world.hedged);
     assert_eq!(world.calls.poll_notice(), Some(Notice::SwitchedOn { method, policy }));
 }
+
+#[test]
+fn a_replica_that_moves_gets_nothing_where_it_is_though_it_is_connected_there_again() {
+    let mut world = World::new();
+    world.calls.move_replica(A);
+    world.closed(A);
+    world.connected(A);
+    world.start(world.none);
+    assert_eq!(world.sent().0, B);
+    // Calls wait for it while there is no other.
+    [B, C].into_iter().for_each(|replica| world.calls.remove_replica(replica));
+    world.start(world.none);
+    world.nothing_sent();
+    world.closed(A);
+    world.calls.restore_replica(A);
+    world.nothing_sent();
+    world.connected(A);
+    assert_eq!(world.sent().0, A);
+}
