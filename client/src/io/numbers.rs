@@ -166,7 +166,11 @@ const COUNTERS: &[Metric<u64>] = &[
     ("room_kept", "Rooms kept for the longest wait.", |s| s.counters.room_kept),
     ("calls_stranded", "Calls that waited for a connection.", |s| s.counters.stranded),
     ("calls_refused", "Calls that were refused at the start.", |s| s.counters.refused),
-    ("deadlines_missed", "Calls that failed for want of time.", |s| s.counters.deadline_missed),
+    (
+        "deadlines_missed",
+        "Failed calls whose deadline had passed, or left too little time for another copy.",
+        |s| s.counters.deadline_missed,
+    ),
     ("attempts", "Copies that were sent.", |s| s.counters.attempts),
     ("executions", "Copies that were seen to start.", |s| s.counters.executions),
     ("wasted", "Copies that started and whose reply was not used.", |s| s.counters.wasted),
