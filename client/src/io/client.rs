@@ -35,7 +35,8 @@ pub(super) struct Shared {
 
 impl Client {
     /// Connects to the replicas. It returns when all are connected, or, after
-    /// [`Config::connect_wait`], when at least one is; to the others it goes on dialling.
+    /// [`Config::connect_wait`], when at least one is; to the others it goes on dialling. Settings that
+    /// together can't do what they say are logged as warnings.
     ///
     /// # Errors
     ///
@@ -45,6 +46,12 @@ impl Client {
     ///
     /// Outside a runtime.
     pub async fn connect(config: Config) -> Result<Client, ConnectError> {
+        config.tell()?;
+        Client::connect_one(config).await
+    }
+
+    /// On one of several cores, which has nothing to tell of the configuration.
+    pub(super) async fn connect_one(config: Config) -> Result<Client, ConnectError> {
         let client = Client::begin(&config)?;
         let shell = client.shared.shell.clone();
         let wanted = config.replicas.len();

@@ -9,6 +9,7 @@ use bowline_protocol::{LinkConfig, Method, MethodInfo, ReplicaId, ServiceInfo, T
 use super::explain::listed;
 use super::file::is_record;
 use super::live::Live;
+use super::vain;
 use crate::core::{
     self, Budget, Candidate, Classifier, ConfigError, Limits, MAX_CANDIDATES, Placement, Policy,
 };
@@ -292,6 +293,15 @@ impl Config {
         self.check_settings()?;
         let unknown = self.unknown_methods().next().filter(|_| self.live.is_none());
         unknown.map_or(Ok(()), Err)
+    }
+
+    /// Tells what it says in vain, if it is sound; what changes while it is used does so where it is set.
+    pub(super) fn tell(&self) -> Result<(), ConnectError> {
+        self.check()?;
+        if self.live.is_none() {
+            vain::tell(self, None);
+        }
+        Ok(())
     }
 
     /// The same, whatever methods there are.

@@ -17,6 +17,7 @@ use bowline_protocol::ServiceInfo;
 use tracing::warn;
 
 use super::config::{Config, ConnectError};
+use super::vain;
 use crate::core;
 
 /// The configuration that some clients have in common, on any number of cores: a handle that can
@@ -63,10 +64,11 @@ impl Live {
     /// [`ConnectError`]: a setting out of its range, no replica, or a method that is set to be idempotent
     /// and is not declared so by its service. What is set for a method that the
     /// service does not have is none, here and in [`Live::set`]: a file may be ahead of some of the
-    /// programs that read it. It is logged, and never counts.
+    /// programs that read it. It is logged, and never counts. So is whatever else is set in vain: second
+    /// copies that no call can have, a hedge or a reserve beyond the deadline.
     pub fn new(mut config: Config) -> Result<Live, ConnectError> {
         config.check_settings()?;
-        tell_unknown(&config, None);
+        vain::tell(&config, None);
         config.live = None;
         let config = Arc::new(config);
         let (first, unfollowed, wakers) = (config.clone(), Vec::new(), Vec::new());
@@ -115,7 +117,7 @@ impl Live {
         drop(shared);
         // A log may block, and stop nobody from following.
         wakers.into_iter().for_each(Waker::wake);
-        tell_unknown(&config, Some(&old));
+        vain::tell(&config, Some(&old));
         unfollowed.iter().filter(|it| !told.contains(it)).for_each(tell_unfollowed);
         Ok(())
     }
@@ -154,17 +156,6 @@ impl Live {
     /// The configuration is whole whatever happened to a thread that held the lock.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Says what is set in vain, unless it was before.
-fn tell_unknown(config: &Config, before: Option<&Config>) {
-    let of = |config: &Config| config.unknown_methods().map(|error| error.to_string()).collect();
-    let known: Vec<String> = before.map_or_else(Vec::new, of);
-    for error in config.unknown_methods().map(|error| error.to_string()) {
-        if !known.contains(&error) {
-            warn!("{error}; until it has, that is as if it were not set");
-        }
     }
 }
 

@@ -49,6 +49,7 @@ mod timer;
 #[cfg(feature = "tower")]
 mod tower;
 mod typed;
+mod vain;
 mod within;
 
 pub use bowline_runtime::payload::Payload;

@@ -133,6 +133,7 @@ impl Remote {
     ///
     /// [`ConnectError`] of the first core that could not.
     pub async fn connect(cores: &[Handle], config: Config) -> Result<Remote, ConnectError> {
+        config.tell()?;
         let turn = AtomicU64::new(0);
         let mut inner = Inner { cores: Vec::new(), config: config.clone(), turn };
         // Dropped before `inner`, which has the clients removed: a client that connects only after
@@ -143,7 +144,7 @@ impl Remote {
             let wanted = Arc::downgrade(&wanted);
             inner.cores.push((core.clone(), name));
             let connected = core.spawn(move || async move {
-                let client = Client::connect(config).await?;
+                let client = Client::connect_one(config).await?;
                 if wanted.strong_count() > 0 {
                     LOCAL.with_borrow_mut(|local| local.clients.insert(name, client));
                 }

@@ -1,6 +1,7 @@
 //! What is told, in a log and by errors, to who has to do something about it.
 
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use bowline_client::core::{Classifier, Verdict};
 use bowline_client::io::{Live, MethodConfig};
@@ -41,6 +42,33 @@ fn a_setting_that_connected_clients_do_not_follow_is_named_with_the_cure() {
     assert_eq!(lines("WARN"), told);
     live.set(Config { max_reply: 4096, ..before }).unwrap();
     assert_eq!(lines("WARN").len(), 2);
+}
+
+#[test]
+fn what_is_set_in_vain_is_told_once_at_the_start_and_at_the_change_that_brings_it() {
+    run(async {
+        let servers = [1].map(Server::start);
+        let reserved = |reserve| {
+            let mut config = config(&servers);
+            config.core.reserve = reserve;
+            config
+        };
+        listen();
+        let live = Live::new(reserved(Duration::ZERO)).unwrap();
+        let _client = Client::connect(live.client_config()).await.unwrap();
+        assert_eq!(lines("WARN"), Vec::<String>::new());
+        for _ in 0..2 {
+            live.set(reserved(LONG)).unwrap();
+        }
+        let told = lines("WARN");
+        let expected = "WARN reserve is 120s, but no deadline is longer than 1s: ";
+        assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
+        // Without anything that follows it, it is told as one connects, on however many cores.
+        let _other = Client::connect(live.client_config()).await.unwrap();
+        assert_eq!(lines("WARN").len(), 1);
+        let _plain = Client::connect(reserved(LONG)).await.unwrap();
+        assert_eq!(lines("WARN").len(), 2);
+    });
 }
 
 #[test]
