@@ -142,9 +142,10 @@ impl Call {
 
     /// For who would rather have a result that is older than the call asks than none. If it fails, for
     /// whatever reason, and such results came, the freshest of those is its result; if none did, since
-    /// the replicas knew themselves behind, the call is made once more and takes what comes. The reply
-    /// [says so](Reply::is_older), and how fresh it is; the call that failed counts as failed all the
-    /// same.
+    /// the replicas knew themselves behind, the call is made once more and takes what comes. That is only
+    /// if none of its copies can have run, whoever holds it to be idempotent: so nothing runs twice for it,
+    /// nor without a token. The reply [says so](Reply::is_older), and how fresh it is; the call that failed
+    /// counts as failed all the same.
     pub fn or_older(mut self) -> Call {
         self.age = Age::OrOlder;
         self
@@ -278,10 +279,10 @@ impl Calling {
     /// knew that they are behind did not run the call. They do if nothing is asked.
     fn make_do(&mut self, failure: Failure, context: &Context<'_>) -> Poll<Result<Reply, Failure>> {
         let Error { kind, executed, .. } = *failure.error();
-        let last_resort = self.last_resort.take().filter(|spec| {
-            kind == ErrorKind::Stale && (spec.idempotent || executed == Executed::No)
-        });
-        let Some(spec) = last_resort else { return Poll::Ready(Err(failure)) };
+        let never_ran = kind == ErrorKind::Stale && executed == Executed::No;
+        let Some(spec) = self.last_resort.take().filter(|_| never_ran) else {
+            return Poll::Ready(Err(failure));
+        };
         let shell = &self.shared.shell;
         match shell.start(*spec, Age::Any, shell.now(), context) {
             Ok(waiting) => {

@@ -263,6 +263,25 @@ fn a_call_is_not_tied_where_the_server_says_that_it_must_not_run_twice() {
 }
 
 #[test]
+fn who_makes_do_with_an_older_result_asks_once_more_unless_the_call_may_have_run() {
+    run(async {
+        for executes in [true, false] {
+            let World { servers, client } = World::new().await;
+            servers.iter().for_each(|server| {
+                server.executes.set(executes);
+                server.answer.set(Answer::Fail(Status::Stale));
+            });
+            let call = client.call(READ, b"x").idempotent().at_least(5).or_older();
+            let error = *call.await.expect_err("nobody has it").error();
+            assert_eq!(error.kind, ErrorKind::Stale);
+            let seen: usize = servers.iter().map(|server| server.seen()).sum();
+            // Whoever is asked for what comes says the same here, and so all are asked once more.
+            assert_eq!(seen, if executes { 3 } else { 6 });
+        }
+    });
+}
+
+#[test]
 fn what_a_client_counts_is_seen_from_another_thread_as_a_page() {
     run(async {
         let budget = Budget::new(BudgetConfig { burst: 9, ..BudgetConfig::default() }).unwrap();
