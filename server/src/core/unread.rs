@@ -78,15 +78,13 @@ impl Unread {
             return Room::Enough;
         }
         let all = self.taken.saturating_add(more);
-        if !self.fits(more) {
-            return Room::NotOfAll;
-        }
         let half = self.all / 2;
         let share = if all > half { half / self.readers.max(1) } else { self.each };
-        match of_client > 0 && of_client.saturating_add(more) > share.min(self.each) {
-            true => Room::NotOfClient,
-            false => Room::Enough,
+        // Before what there is for all: who has had its share has nobody else wait.
+        if of_client > 0 && of_client.saturating_add(more) > share.min(self.each) {
+            return Room::NotOfClient;
         }
+        if self.fits(more) { Room::Enough } else { Room::NotOfAll }
     }
 
     #[cfg(test)]

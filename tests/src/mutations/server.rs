@@ -60,15 +60,22 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "copies start for a client however much waits for it",
         UNREAD,
-        "        match of_client > 0 && of_client",
-        "        match false && of_client > 0 && of_client",
+        "        if of_client > 0 && of_client",
+        "        if false && of_client > 0 && of_client",
     )
     .held_by("core::tests::hold::who_has_not_read_is_held_back_until_it_has_and_nobody_else_is"),
     mutation(
+        "who has had its share has all others wait until it has read",
+        UNREAD,
+        "            return Room::NotOfClient;",
+        "            return if self.fits(more) { Room::NotOfClient } else { Room::NotOfAll };",
+    )
+    .held_by("core::tests::hold::who_has_had_its_share_has_nobody_else_wait"),
+    mutation(
         "copies start however much waits for all clients",
         UNREAD,
-        "        if !self.fits(more) {",
-        "        if false && !self.fits(more) {",
+        "        if self.fits(more) {",
+        "        if true || self.fits(more) {",
     )
     .held_by("core::tests::hold::a_quarter_of_the_room_is_left_for_replies_that_are_longer_than_expected"),
     mutation(

@@ -155,6 +155,22 @@ fn while_half_of_the_room_is_taken_nobody_has_more_than_an_equal_share() {
     assert_eq!(bench.turn().started(), [1]);
 }
 
+/// Though with one more of its replies there would be no room for anybody.
+#[test]
+fn who_has_had_its_share_has_nobody_else_wait() {
+    let config = Config { outgoing_bytes: 2048 * KIB, ..tight() };
+    let mut bench = Bench::tight(config);
+    let scan = |seq| Request { method: SCAN, ..plain(seq) };
+    let first = bench.start(scan(1));
+    bench.finish_with(first, 200 * KIB);
+    let greedy = bench.hoarders(1, 600 * KIB)[0];
+    bench.request_on(greedy, scan(2));
+    bench.request(plain(3));
+    assert_eq!(bench.turn().started(), [3]);
+    let stats = bench.core.stats();
+    assert_eq!((stats.holds, stats.held, stats.holds_of_all), (1, 1, 0));
+}
+
 #[test]
 fn a_quarter_of_the_room_is_left_for_replies_that_are_longer_than_expected() {
     let mut bench = Bench::tight(tight());
