@@ -3,6 +3,9 @@
 //! A channel holds a fixed number of messages and allocates nothing for each. Either end may be on
 //! any thread and in any executor; a core is woken only if it sleeps.
 //!
+//! There is one kind, for many senders and one receiver, and it serves a single sender as well: what
+//! one of its own would spare is a compare-and-swap that nobody else contends for, beside a wake.
+//!
 //! ```
 //! use bowline_runtime::{Runtime, channel};
 //!

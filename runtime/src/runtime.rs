@@ -23,6 +23,19 @@ use crate::task::join::JoinHandle;
 ///
 /// When it is dropped all its tasks are; what is in flight is cancelled, and the kernel waited for
 /// until it has let go of all memory. See the [crate's documentation](crate) for an example.
+///
+/// It is its thread's, and so is all that lives in it, as the kernel takes its requests from that
+/// thread alone:
+///
+/// ```compile_fail,E0277
+/// let runtime = bowline_runtime::Runtime::builder().build().unwrap();
+/// std::thread::spawn(move || drop(runtime));
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn send<T: Send>() {}
+/// send::<bowline_runtime::net::TcpStream>();
+/// ```
 pub struct Runtime {
     core: ManuallyDrop<Rc<Core>>,
     patience: Duration,

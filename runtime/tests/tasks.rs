@@ -343,6 +343,33 @@ fn share_beside_work(runtime: Runtime) {
 }
 
 #[test]
+fn background_tasks_get_no_more_than_the_share_that_was_set() {
+    let busy = |time| {
+        let start = clock_now();
+        while clock_now() - start < Duration::from_micros(time) {}
+    };
+    run_on(&Runtime::builder().background_share(1).build().unwrap(), async {
+        drop(spawn_at(Stage::Background, async move {
+            loop {
+                busy(20);
+                yield_now().await;
+            }
+        }));
+        let (began, mut got, mut largest) = (clock_now(), 0, 0);
+        // This task is ready in every turn.
+        while clock_now() - began < Duration::from_millis(100) {
+            busy(50);
+            yield_now().await;
+            let before = std::mem::replace(&mut got, metrics().background_nanos);
+            largest = largest.max(got - before);
+        }
+        // They may have taken more than they had earned once, which they owe.
+        let most = (clock_now() - began).as_nanos() as u64 / 99 + largest;
+        assert!(got > 0 && got <= most, "{got} ns of {most}");
+    });
+}
+
+#[test]
 fn background_tasks_run_beside_others_that_wait() {
     run(async {
         let background = spawn_at(Stage::Background, async {
