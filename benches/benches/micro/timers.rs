@@ -1,9 +1,8 @@
 //! Timers, of which nearly all are cancelled: a deadline, a hedge delay and a stagger for each call.
 
 use core::hint::black_box;
-use core::time::Duration;
 
-use bowline_time::{Instant, Lane, Wheel};
+use bowline_time::{Instant, Wheel};
 use criterion::{BatchSize, BenchmarkId, Criterion};
 
 /// Timers that are armed beside the one that is looked at.
@@ -38,13 +37,6 @@ pub(crate) fn benches(c: &mut Criterion) {
             },
             BatchSize::SmallInput,
         );
-    });
-    let mut lane = Lane::with_capacity(Duration::from_millis(50), 1);
-    group.bench_function("lane of equal delays: arm and cancel", |b| {
-        b.iter(|| {
-            let key = lane.arm(black_box(at_us(10)), 0);
-            lane.cancel(key)
-        });
     });
     group.finish();
 }

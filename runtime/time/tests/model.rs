@@ -1,6 +1,6 @@
-//! The wheel and the lane against a model so naive that it is right: a list of all deadlines.
+//! The wheel against a model so naive that it is right: a list of all deadlines.
 
-use bowline_time::{Duration, Instant, Lane, Wheel};
+use bowline_time::{Duration, Instant, Wheel};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -114,42 +114,6 @@ proptest! {
         }
         for (which, deadline) in deadlines.iter().enumerate() {
             prop_assert_eq!(wheel.deadline(keys[which]), *deadline);
-        }
-    }
-
-    #[test]
-    fn the_lane_does_what_a_list_of_deadlines_does(
-        delay in delay(),
-        steps in prop::collection::vec(step(), 1..120),
-    ) {
-        let mut lane = Lane::new(Duration::from_nanos(delay));
-        let mut now = Instant::EPOCH;
-        let mut keys = Vec::new();
-        let mut deadlines: Vec<Option<Instant>> = Vec::new();
-        for step in steps {
-            match step {
-                Step::Arm(_) | Step::ArmAt(_) => {
-                    keys.push(lane.arm(now, keys.len()));
-                    deadlines.push(Some(now + Duration::from_nanos(delay)));
-                }
-                Step::Cancel(which) | Step::Rearm(which, _) if !keys.is_empty() => {
-                    let which = which % keys.len();
-                    let expected = deadlines[which].take().map(|_| which);
-                    prop_assert_eq!(lane.cancel(keys[which]), expected);
-                }
-                Step::Cancel(_) | Step::Rearm(..) => {}
-                Step::Pass(time) | Step::PassAndTake(time, _) => now += Duration::from_nanos(time),
-                Step::Jump => now = now.max(lane.next().unwrap_or(now)),
-            }
-            while let Some(which) = lane.expire(now) {
-                let first = deadlines.iter().position(Option::is_some);
-                prop_assert_eq!(first, Some(which), "out of order");
-                prop_assert!(deadlines[which].take().is_some_and(|deadline| deadline <= now));
-            }
-            let first = deadlines.iter().flatten().min().copied();
-            prop_assert_eq!(lane.next(), first);
-            prop_assert!(first.is_none_or(|first| first > now), "one that is due was kept");
-            prop_assert_eq!(lane.len(), deadlines.iter().flatten().count());
         }
     }
 }
