@@ -83,6 +83,14 @@ fn child() {
             Ok(_) => println!("it was built"),
             Err(error) => println!("refused: {error}"),
         },
+        Ok("map") => {
+            let _runtime = Runtime::builder().build().unwrap();
+            let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+            let lines = maps.lines().skip_while(|line| !line.contains("[io_uring]"));
+            lines
+                .filter(|line| line.contains("[io_uring]") || line.starts_with("VmFlags:"))
+                .for_each(|line| println!("{line}"));
+        }
         Ok("register") => {
             tracing::subscriber::set_global_default(Ear(tracing::Level::TRACE, print)).unwrap();
             let runtime = Runtime::builder().registered_buffers(1024, 65_536).build().unwrap();
@@ -104,6 +112,19 @@ fn print(event: &tracing::Event<'_>) {
         }
     }
     event.record(&mut Visit);
+}
+
+#[test]
+fn a_process_that_forks_hands_no_ring_on() {
+    let text = run_child("map", || Ok(())).expect("a child runs");
+    let lines: Vec<_> = text.lines().collect();
+    let flags = lines.windows(2).filter(|pair| pair[0].contains("[io_uring]")).map(|pair| pair[1]);
+    let flags: Vec<_> = flags.collect();
+    assert!(!flags.is_empty(), "{text}");
+    for flags in flags {
+        // As `madvise` has it: not to be copied.
+        assert!(flags.starts_with("VmFlags:") && flags.contains(" dc"), "{text}");
+    }
 }
 
 #[test]
