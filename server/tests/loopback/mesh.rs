@@ -267,6 +267,24 @@ fn a_peer_is_found_by_its_name_and_whoever_else_is_not_there_holds_nothing_up() 
     assert_eq!(io.mesh_failed, io.mesh_unresolved);
 }
 
+/// A client is served far more often meanwhile; a core that dials all the time does so in each turn.
+#[test]
+fn a_peer_that_is_not_there_is_dialled_now_and_then_and_not_all_the_time() {
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let nobody = SocketAddr::from(([127, a | 64, b, c], 7303));
+    let peers = [(ReplicaId(2), nobody.into())];
+    let server = Hands::default().serve_with(|builder| builder.peers(peers));
+    let failed = || server.control().snapshot().connections.mesh_failed;
+    let mut client = Peer::client(server.address());
+    for seq in 1..=2_000 {
+        client.request(plain(seq), b"");
+        client.reply();
+    }
+    let dials = failed();
+    assert!(dials < 200, "{dials} dials");
+    eventually("it is dialled again", || failed() > dials);
+}
+
 #[test]
 fn cores_that_a_peer_has_no_more_are_not_dialled_any_more() {
     let fake = FakeReplica::new(2);
