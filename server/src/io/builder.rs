@@ -421,7 +421,8 @@ impl Builder {
     }
 
     /// Copies that should be refused or shed, as their time is or will be out, are only counted.
-    /// To see what shedding would do, before it does it. Default: no.
+    /// To see what shedding would do, before it does it. The bounds of the queue hold as ever: who is
+    /// refused as it is full, or makes room in it, goes by no time. Default: no.
     #[must_use]
     pub fn shed_in_the_dark(mut self, dark: bool) -> Builder {
         self.dark = dark;

@@ -207,3 +207,16 @@ fn in_the_dark_nothing_is_refused_or_shed_for_its_time_and_all_is_counted() {
     );
     assert!(stats.dark_shed > 0);
 }
+
+/// What goes by time is spared. What there is room for has its bound, and who makes room is told.
+#[test]
+fn in_the_dark_the_queue_is_bounded_as_ever() {
+    let mut bench = Bench::with(Config { dark: true, ..config() });
+    bench.start(plain(1));
+    (2..=10).for_each(|seq| bench.request(plain(seq)));
+    let modest = bench.core.on_opened().unwrap();
+    bench.request_on(modest, plain(11));
+    bench.turn();
+    let stats = bench.core.stats();
+    assert_eq!((stats.rejected_queue_requests, stats.shed_greedy, stats.queued), (1, 1, 8));
+}
