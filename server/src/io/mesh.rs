@@ -15,7 +15,7 @@ use std::vec::Vec;
 
 use bowline_protocol::{Loss, NextDial, Redial, ReplicaId, Station};
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{Stage, now, sleep, spawn_at};
+use bowline_runtime::{Instant, Stage, now, sleep, spawn_at};
 
 use super::connection::End;
 use super::cures;
@@ -109,26 +109,45 @@ pub(super) fn keep_cores<S: Service>(shell: &Rc<Shell<S>>, replica: ReplicaId, c
 /// Keeps a connection to one core of a peer, the one of this `place` among all, for as long as the peer
 /// has that core.
 async fn keep<S: Service>(shell: Rc<Shell<S>>, station: Station, place: usize) {
-    let mut redial = Redial::new(FIRST_WAIT, LONGEST_WAIT, seed(shell.station(), station));
-    let (mut good, mut gone) = (None, None);
+    let mut absence = Absence::new(seed(shell.station(), station));
+    let mut good = None;
     while shell.cores[place].has(station.core) {
         let over = reach(&shell, station, place, &mut good).await;
         if over.up.is_none() {
             shell.count(|io| io.mesh_failed += 1);
         }
-        if over.up.is_some() {
-            gone = None;
-        }
-        // It may have been reached since the last that was told, and stay away now for the same reason.
-        let since = *gone.get_or_insert_with(now);
-        let is_unsaid = !shell.cores[place].missed.get() && now() >= since + LONG;
-        let NextDial { wait, is_news } = redial.after(over.loss());
-        if is_news || is_unsaid {
+        let next = absence.after(over.loss(), shell.cores[place].missed.get(), now());
+        if next.is_news {
             tell_lost(&shell, station, place, &over);
         }
-        sleep(thinned(wait, shell.cores[place].told.get())).await;
+        sleep(thinned(next.wait, shell.cores[place].told.get())).await;
     }
     shell.cores[place].give_up(station.core);
+}
+
+/// When a core that is not there is dialled again, and what is told of that.
+struct Absence {
+    redial: Redial,
+    /// Since when it has not been there, if it is not.
+    since: Option<Instant>,
+}
+
+impl Absence {
+    fn new(seed: u64) -> Absence {
+        Absence { redial: Redial::new(FIRST_WAIT, LONGEST_WAIT, seed), since: None }
+    }
+
+    /// A connection to it has ended, or none came up; it was told that it is missed, or was not since
+    /// it was there. That is told if why is news, or it stays away for long.
+    fn after(&mut self, loss: Loss, is_missed: bool, now: Instant) -> NextDial {
+        if let Loss::Broken(_) = loss {
+            self.since = None;
+        }
+        let since = *self.since.get_or_insert(now);
+        let stays_away = !is_missed && now >= since + LONG;
+        let NextDial { wait, is_news } = self.redial.after(loss);
+        NextDial { wait, is_news: is_news || stays_away }
+    }
 }
 
 /// How long to wait before one of a peer's cores is dialled again, of which it says that it has so many:
@@ -324,6 +343,25 @@ mod tests {
             assert!(dials(cores) <= 64.0, "{cores}: {}", dials(cores));
         }
         assert_eq!(thinned(LONGEST_WAIT, 64), LONGEST_WAIT);
+    }
+
+    #[test]
+    fn who_stays_away_is_told_of_after_a_minute_though_why_is_not_news_and_once() {
+        let at = |second| Instant::EPOCH + Duration::from_secs(second);
+        let (mut absence, mut is_missed) = (Absence::new(1), false);
+        let mut told = |second: u64, loss| {
+            let NextDial { is_news, .. } = absence.after(loss, is_missed, at(second));
+            // As it is told that it is missed, and that it was reached.
+            is_missed = is_news;
+            is_news
+        };
+        let broken = Loss::Broken(Duration::from_secs(5));
+        assert!(told(0, Loss::Unreachable) && told(10, broken));
+        // It was reached, and is gone again, and stays away for the same reasons.
+        assert!(!told(20, broken) && !told(21, Loss::Unreachable) && !told(79, Loss::Unreachable));
+        assert!(told(80, Loss::Unreachable));
+        let again = |second| absence.after(Loss::Unreachable, true, at(second)).is_news;
+        assert!(![81, 141, 500].map(again).contains(&true));
     }
 
     #[test]
