@@ -13,8 +13,9 @@ use super::{Conn, Core};
 
 impl<P> Core<P> {
     /// So many bytes of replies wait for a connection's client to read. To be told before
-    /// [`Core::dispatch`], at least of each connection for which some wait or did when it was told
-    /// last; and soon again while this core [holds copies back](Core::is_holding).
+    /// [`Core::dispatch`] of each connection for which some wait or did when it was told last; and
+    /// while this core [holds copies back](Core::is_holding), soon again and of all connections: who
+    /// has nothing to read may have been held back for what others had, too.
     pub fn on_unread(&mut self, conn: Conn, bytes: usize) {
         self.copies.clients.set_unread(conn.0, bytes);
     }

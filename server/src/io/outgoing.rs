@@ -30,6 +30,8 @@ impl<S: Service> Shell<S> {
         }
         self.outgoing_looked.set(now);
         let (mut sum, mut readers, mut slow) = (0, 0, Vec::new());
+        // Who is held back may find room that others have left.
+        let is_holding = self.core.borrow().is_holding();
         for connection in self.accepted.borrow().iter().flatten() {
             if connection.out.given_up().is_some() {
                 continue;
@@ -42,7 +44,7 @@ impl<S: Service> Shell<S> {
                     readers += usize::from(waiting > 0);
                 }
             }
-            self.tell_unread(connection);
+            self.tell_unread(connection, is_holding);
         }
         // A reply's drop is its service's, and runs while nothing is borrowed.
         slow.iter().for_each(|connection| connection.out.give_up(true));
@@ -81,10 +83,11 @@ impl<S: Service> Shell<S> {
         sum
     }
 
-    /// Tells the core what waits for a client.
-    pub(super) fn tell_unread(&self, connection: &Connection<S::Reply>) {
+    /// Tells the core what waits for a client, if that has changed, or anyway.
+    pub(super) fn tell_unread(&self, connection: &Connection<S::Reply>, anyway: bool) {
+        let (waiting, is_news) = connection.out.unread();
         if let Side::Accepted(conn) = connection.side
-            && let Some(waiting) = connection.out.untold()
+            && (is_news || anyway)
         {
             self.core.borrow_mut().on_unread(conn, waiting);
         }

@@ -298,11 +298,11 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         (waiting, is_too_slow)
     }
 
-    /// How many bytes wait for it, if the core has to be told: many do, or did when it was
+    /// How many bytes wait for it, and whether the core has to be told: many do, or did when it was
     /// told last.
-    pub(super) fn untold(&self) -> Option<usize> {
+    pub(super) fn unread(&self) -> (usize, bool) {
         let waiting = considerable(self.waiting());
-        (self.told.replace(waiting) + waiting > 0).then_some(waiting)
+        (waiting, self.told.replace(waiting) + waiting > 0)
     }
 
     /// For how long it has taken nothing of what waits.

@@ -295,7 +295,7 @@ impl<S: Service> Shell<S> {
         if !connection.out.reply(reply, options, letter) {
             self.count(|io| io.replies_too_large += 1);
         }
-        self.tell_unread(&connection);
+        self.tell_unread(&connection, false);
     }
 
     /// Somebody asks for freshness. The core was told of it in its last turn, which may be long ago.

@@ -172,6 +172,18 @@ fn who_has_had_its_share_has_nobody_else_wait() {
 }
 
 #[test]
+fn who_has_nothing_to_read_is_held_back_for_what_others_have_until_they_have_read() {
+    let mut bench = Bench::tight(Config { outgoing_bytes: 512 * KIB, ..tight() });
+    let others = bench.hoarders(9, REPLY);
+    (1..=2).for_each(|seq| bench.request(plain(seq)));
+    assert_eq!(bench.turn().started(), [1]);
+    assert_eq!(bench.held(), 1);
+    others.iter().for_each(|other| bench.unread(*other, 0));
+    bench.unread(bench.conn, 0);
+    assert_eq!(bench.turn().started(), [2]);
+}
+
+#[test]
 fn a_quarter_of_the_room_is_left_for_replies_that_are_longer_than_expected() {
     let mut bench = Bench::tight(tight());
     let hoarders = bench.hoarders(12, REPLY);
