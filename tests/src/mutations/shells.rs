@@ -7,6 +7,10 @@ const OUTGOING: &str = "runtime/src/net/outgoing.rs";
 const RECEIVING: &str = "runtime/src/net/receiving.rs";
 const TURN: &str = "runtime/src/turn.rs";
 const RING: &str = "runtime/src/driver/ring.rs";
+const RUNTIME: &str = "runtime/src/runtime.rs";
+const OPERATION: &str = "runtime/src/operation.rs";
+const DOZE: &str = "runtime/src/doze.rs";
+const CLOCK: &str = "runtime/src/clock.rs";
 const AT_ONCE: &str = "runtime/src/driver/at_once.rs";
 const SENDER: &str = "server/src/io/sender.rs";
 const CONNECTION: &str = "server/src/io/connection.rs";
@@ -78,6 +82,50 @@ pub(super) const ALL: &[Mutation] = &[
         "        self.at_once.tell(into);",
     )
     .held_in("sending", "a_completion_queue_that_overflows_does_not_hide_what_found_no_room"),
+    mutation(
+        "a signal breaks the ring that it finds waiting",
+        RING,
+        "                counters.interrupted.add(1);\n                Ok(false)",
+        "                counters.interrupted.add(1);\n                Err(error)",
+    )
+    .held_in("interrupts", "nothing_fails_or_is_early_while_signals_rain"),
+    mutation(
+        "memory that the kernel still holds goes with its runtime",
+        RUNTIME,
+        "        let drained = self.core.close(self.patience);",
+        "        let drained = self.core.close(self.patience) || true;",
+    )
+    .held_by(
+        "runtime::tests::a_core_is_leaked_whose_memory_the_kernel_never_lets_go_and_freed_where_it_does",
+    ),
+    mutation(
+        "a read that is given up lets go of its memory at once",
+        OPERATION,
+        "        let was = std::mem::replace(&mut slot.state, State::Orphaned);",
+        "        let was = operations.remove(self.index);",
+    )
+    .held_in("files", "a_read_that_was_given_up_never_writes_into_memory_that_is_used_again"),
+    mutation(
+        "a core that is awake is woken all the same",
+        DOZE,
+        "        self.state.swap(CALLED, Ordering::Release) == ASLEEP",
+        "        self.state.swap(CALLED, Ordering::Release) != CALLED",
+    )
+    .held_in("cores", "a_core_that_is_awake_is_woken_by_nobody"),
+    mutation(
+        "a counter that strayed is trusted all the same",
+        CLOCK,
+        "                self.strayed.set(true);",
+        "",
+    )
+    .held_by("clock::tests::a_counter_that_steps_forward_is_given_up_at_the_next_reading"),
+    mutation(
+        "a core spins as long as ever though it finds nothing",
+        TURN,
+        "            spin.slept(self.clock.now() - began);",
+        "",
+    )
+    .held_in("spinning", "a_core_whose_work_comes_rarely_gives_up_to_spin_for_it"),
     mutation(
         "a reply above what the caller takes passes for a handler that failed",
         SENDER,
