@@ -3,16 +3,19 @@
 use bowline_protocol::{
     Cause, Error, Executed, Freshness, Method, OptionSet, Station, Tie, TrafficClass,
 };
-use bowline_time::{Instant, TimerKey};
+use bowline_time::{Duration, Instant, TimerKey};
 
 use super::line::Ticket;
 use super::methods::Kind;
-use super::outcome::End;
+use super::outcome::{End, Spec};
 use super::replicas::{Promise, Wanted};
 
 /// How many copies a call may have over its life. A copy's number is its place, so a frame finds
 /// its copy in two steps; and no call can be sent around for ever.
 pub const MAX_ATTEMPTS: usize = 8;
+
+/// No call may take longer.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// No link: the end of a replica's list.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -238,6 +241,31 @@ impl<P> Call<P> {
             pair: None,
             copies: [Copied::UNUSED; MAX_ATTEMPTS],
         }
+    }
+
+    /// Has the place of the call before: what is asked for, and nothing yet of what becomes of it.
+    pub(crate) fn begin(&mut self, spec: Spec<P>, now: Instant) {
+        self.phase = Phase::Waiting;
+        self.tag = spec.tag;
+        self.payload = Some(spec.payload);
+        (self.method, self.size) = (spec.method, spec.size);
+        self.shard_key = spec.shard_key;
+        // Who asks for any freshness asks for none.
+        let fresh = spec.options.fresh.filter(|asked| *asked != Freshness::ANY);
+        self.options = OptionSet { fresh, ..spec.options };
+        (self.idempotent, self.single) = (spec.idempotent, spec.single);
+        self.from_extra = spec.from_extra;
+        (self.redundant, self.tied) = (false, false);
+        // A time without end would be none to wait for.
+        (self.started, self.deadline) = (now, spec.deadline.min(now + LONGEST));
+        let never = Instant::FAR_FUTURE;
+        (self.twin_at, self.hedge_at, self.pair) = (never, never, None);
+        (self.stranded_until, self.waits, self.passed) = (never, 0, 0);
+        (self.retry_at, self.retries) = (never, 0);
+        (self.len, self.live, self.ran) = (0, 0, 0);
+        (self.tokens, self.lent) = (0, 0);
+        (self.sent, self.hedges) = (0, 0);
+        (self.held, self.older) = (None, None);
     }
 
     /// As it stands in line.

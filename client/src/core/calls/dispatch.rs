@@ -1,67 +1,32 @@
 //! How a call begins, and how a copy of it is put on its way.
 
-use bowline_protocol::{Cause, Freshness, OptionSet, Tie, Twin};
-use bowline_time::{Duration, Instant};
+use bowline_protocol::{Cause, Tie, Twin};
+use bowline_time::Instant;
 
 use super::{Calls, Pending};
 use crate::core::budget::Token;
-use crate::core::call::{Copied, NIL, Pair, Phase, State};
+use crate::core::call::{Copied, NIL, Pair, State};
 use crate::core::guard::Event;
 use crate::core::methods::Kind;
 use crate::core::outcome::{CallKey, Spec};
 use crate::core::policy::TiePolicy;
 use crate::core::tie;
 
-/// No call may take longer.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-
 impl<P> Calls<P> {
     /// Takes a slot for the call and sends its first copy, or its first two, if there is a replica
     /// to send it to.
     pub(super) fn begin(&mut self, now: Instant, spec: Spec<P>, first: Option<u16>) -> CallKey {
         let slot = self.slots.take();
-        let label = spec
-            .options
-            .label
-            .and_then(|label| self.config.labels.iter().position(|known| *known == label));
-        let label = label.map_or(0, |place| place as u8 + 1);
-        let of = spec.options.class.unwrap_or_default();
-        let kind = Kind::new(spec.method, of, spec.size, label);
+        let kind = self.kind(&spec);
         let distance = first.map_or(0, |place| self.replicas.get(place).placement.distance);
         let class = self.methods.class(kind.at(distance), now);
         let name = self.client.0 ^ self.slots.get(slot).seq;
         let (name, policy) = self.policies.enter(spec.policy, name);
         let instead_of = self.policies.known(spec.instead_of);
         let call = self.slots.get_mut(slot);
-        call.phase = Phase::Waiting;
-        call.tag = spec.tag;
-        call.payload = Some(spec.payload);
-        call.size = spec.size;
-        call.method = spec.method;
+        call.begin(spec, now);
         (call.kind, call.class) = (kind.at(distance), class);
         (call.name, call.policy, call.instead_of) = (name, policy, instead_of);
-        call.shard_key = spec.shard_key;
-        // Who asks for any freshness asks for none.
-        let fresh = spec.options.fresh.filter(|asked| *asked != Freshness::ANY);
-        call.options = OptionSet { fresh, ..spec.options };
-        call.idempotent = spec.idempotent;
-        call.single = spec.single;
-        call.from_extra = spec.from_extra;
-        (call.redundant, call.tied) = (false, false);
-        call.started = now;
-        // A time without end would be none to wait for.
-        call.deadline = spec.deadline.min(now + LONGEST);
-        call.twin_at = Instant::FAR_FUTURE;
-        call.hedge_at = Instant::FAR_FUTURE;
-        call.stranded_until = Instant::FAR_FUTURE;
-        (call.waits, call.passed) = (0, 0);
-        call.retry_at = Instant::FAR_FUTURE;
-        call.retries = 0;
-        (call.len, call.live, call.ran) = (0, 0, 0);
-        (call.tokens, call.lent) = (0, 0);
-        (call.sent, call.hedges) = (0, 0);
-        (call.held, call.older) = (None, None);
-        call.pair = None;
         let key = CallKey(bowline_protocol::Seq(call.seq));
         self.counters.calls += 1;
         self.waiting += 1;
@@ -71,6 +36,13 @@ impl<P> Calls<P> {
         }
         self.arm(slot);
         key
+    }
+
+    /// Which calls it is like.
+    fn kind(&self, spec: &Spec<P>) -> Kind {
+        let known = |label| self.config.labels.iter().position(|known| *known == label);
+        let label = spec.options.label.and_then(known).map_or(0, |place| place as u8 + 1);
+        Kind::new(spec.method, spec.options.class.unwrap_or_default(), spec.size, label)
     }
 
     /// Sends the first copy, and what the policy adds to it.

@@ -52,20 +52,34 @@ impl<P> Calls<P> {
             self.end_watched(slot, now);
             return Heard::Nothing;
         }
-        let executed = if reply.executed { Executed::Yes } else { Executed::No };
+        self.take_reply(slot, n, reply, verdict, brought.fresh, now)
+    }
+
+    /// A reply came for a call that waits, and is worth that much.
+    fn take_reply(
+        &mut self,
+        slot: u32,
+        n: u8,
+        reply: &Reply,
+        verdict: Verdict,
+        fresh: Option<Freshness>,
+        now: Instant,
+    ) -> Heard {
+        let Reply { status, executed, .. } = *reply;
+        let executed = if executed { Executed::Yes } else { Executed::No };
         let done = match verdict {
             Verdict::Good => Some(self.win(slot, n, Ok(()), now)),
             Verdict::Fatal => {
                 let executed = self.slots.get(slot).executed();
-                let error = Error::new(kind_of(reply.status), executed);
+                let error = Error::new(kind_of(status), executed);
                 Some(self.win(slot, n, Err(error), now))
             }
             Verdict::Retryable => {
-                self.hold_and_carry_on(slot, n, Error::new(kind_of(reply.status), executed), now)
+                self.hold_and_carry_on(slot, n, Error::new(kind_of(status), executed), now)
             }
             Verdict::Stale => {
                 self.counters.stale += 1;
-                let kept = self.keep_older(slot, reply.status, brought.fresh);
+                let kept = self.keep_older(slot, status, fresh);
                 let error = Error::new(ErrorKind::Stale, executed);
                 let done = self.hold_and_carry_on(slot, n, error, now);
                 if let Some(older) = kept {
@@ -75,7 +89,6 @@ impl<P> Calls<P> {
                 done
             }
         };
-        let status = reply.status;
         done.map_or(Heard::Nothing, |done| {
             let tells = |error: Error| status != Status::Ok && error.kind == kind_of(status);
             Heard::Done { done, is_told: done.result.err().is_none_or(tells) }
