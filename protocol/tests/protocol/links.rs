@@ -328,6 +328,23 @@ fn half_a_mesh_never_counts_as_up() {
 }
 
 #[test]
+fn who_has_heard_a_hello_and_not_that_its_own_was_heard_is_not_up() {
+    let config = LinkConfig::default();
+    for wires in [[true, false], [false, true]] {
+        let mut pair = Pair::new(
+            Link::dialled(server(1), Some(ReplicaId(2)), config, start()),
+            Link::accepted(server(2), config, start()),
+        );
+        // Both hellos are under way; of what answers them only one arrives.
+        pair.run_for(Duration::ZERO);
+        pair.wires = wires;
+        pair.run_for(ms(1_000));
+        assert!(pair.ends.iter().all(|end| end.link.peer().is_some()));
+        assert_eq!(pair.ends.iter().filter(|end| end.link.is_up()).count(), 1, "{wires:?}");
+    }
+}
+
+#[test]
 fn who_dialled_without_a_name_obeys_nobody() {
     let config = LinkConfig::default();
     let mut pair = Pair::new(

@@ -22,6 +22,7 @@ const GUARD: &str = "client/src/core/guard.rs";
 const POLICIES: &str = "client/src/core/policies.rs";
 const PICK: &str = "client/src/core/pick.rs";
 const C3: &str = "client/src/core/c3.rs";
+const SHADOW: &str = "client/src/core/shadow.rs";
 
 pub(super) const ALL: &[Mutation] = &[
     mutation(
@@ -514,4 +515,44 @@ pub(super) const ALL: &[Mutation] = &[
         "        let at = methods.binary_search_by_key(&method, |&(number, _)| number);\n        let promise = at.map_or(Promise::default(), |at| methods[at].1);\n",
     )
     .held_by("core::calls::tests::unlike::who_has_no_such_method_denies_nothing_and_has_run_nothing"),
+    mutation(
+        "copies that follow a pair cost a token in all",
+        EXTRA,
+        "        let missing = (call.live + call.ran).saturating_sub(call.tokens);",
+        "        let missing = u8::from(call.live + call.ran > 0 && call.tokens == 0);",
+    )
+    .held_by("core::calls::tests::hedging::when_all_replicas_slow_down_executions_stay_within_the_budget_under_every_policy"),
+    mutation(
+        "the number of a copy is used twice",
+        BEGIN,
+        "        let n = call.len;\n",
+        "        let n = if call.live == 0 { call.len.saturating_sub(1) } else { call.len };\n        call.len = n;\n",
+    ),
+    mutation(
+        "a copy that follows is tied to one of those before",
+        BEGIN,
+        "Copied { cause, replica: place, ..Copied::UNUSED };",
+        "Copied { cause, replica: place, tied: call.tied, ..Copied::UNUSED };",
+    ),
+    mutation(
+        "a loser that was told that its twin started is not told that its caller is done",
+        ENDS,
+        "                    self.cancel_copy(slot, n);\n",
+        "                    let call = self.slots.get(slot);\n                    if !call.copies().iter().any(|copy| copy.relayed) {\n                        self.cancel_copy(slot, n);\n                    }\n",
+    )
+    .held_by("core::calls::tests::tying::a_start_is_relayed_to_the_twin_with_its_reason_and_origin_and_once"),
+    mutation(
+        "a hedge goes out that can't be back in time",
+        EXTRA,
+        "        if call.deadline - now <= delay + hedge.least_useful {",
+        "        if call.deadline - now <= (delay + hedge.least_useful) * 0 {",
+    )
+    .held_by("core::calls::tests::hedging::no_hedge_when_too_little_time_would_be_left"),
+    mutation(
+        "what is tried in thought claims to win against what nobody knows",
+        SHADOW,
+        "                None => self.unknown += 1,",
+        "                None => took = delay,",
+    )
+    .held_by("core::shadow::tests::without_another_replica_to_go_by_nothing_is_claimed"),
 ];

@@ -80,4 +80,18 @@ pub(super) const ALL: &[Mutation] = &[
         "sorted[0]",
     )
     .held_by("links::a_pong_that_nobody_asked_for_says_nothing"),
+    mutation(
+        "half a mesh counts as up",
+        LINK,
+        "        self.peer.is_some() && self.acknowledged.is_some()",
+        "        self.peer.is_some()",
+    )
+    .held_by("links::who_has_heard_a_hello_and_not_that_its_own_was_heard_is_not_up"),
+    mutation(
+        "who obeys no cancels is sent them",
+        LINK,
+        "        self.is_up() && self.acknowledged.is_some_and(|ack| ack.obeys_cancels)",
+        "        self.is_up()",
+    )
+    .held_by("links::only_the_side_that_dialled_a_configured_peer_obeys_cancels_and_only_when_up"),
 ];

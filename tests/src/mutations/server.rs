@@ -314,4 +314,11 @@ pub(super) const ALL: &[Mutation] = &[
         "self.fresh.map(|fresh| fresh.aged(now - self.made));",
         "self.fresh.map(|fresh| fresh.aged(now - now));",
     ),
+    mutation(
+        "what is only to be counted is shed",
+        DISPATCH,
+        "        if !useless || self.config.dark {",
+        "        if !useless {",
+    )
+    .held_by("core::tests::overload::in_the_dark_nothing_is_refused_or_shed_for_its_time_and_all_is_counted"),
 ];

@@ -19,8 +19,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "the rest of a short send is lost",
         SENDING,
-        "        batch.taken(taken);",
-        "        if taken > 0 {\n            batch.taken(batch.queued());\n        }",
+        "        self.let_go_of(taken);",
+        "        self.let_go_of(if taken > 0 { self.sending.out.borrow().batch.queued() } else { 0 });",
     ),
     mutation(
         "who found no buffer is not asked to receive again",
@@ -78,8 +78,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a send that found no room passes for done while what says so overflows",
         RING,
-        "        if !self.submission().cq_overflow() {\n            self.at_once.tell(into);\n        }",
-        "        self.at_once.tell(into);",
+        "        if !self.submission().cq_overflow() {\n            self.in_flight -= self.at_once.tell(into);\n        }",
+        "        self.in_flight -= self.at_once.tell(into);",
     )
     .held_in("sending", "a_completion_queue_that_overflows_does_not_hide_what_found_no_room"),
     mutation(

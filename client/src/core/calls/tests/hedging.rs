@@ -150,6 +150,7 @@ fn no_hedge_when_too_little_time_would_be_left() {
     let spec = Spec { deadline: world.now + HEDGE_DELAY + US(100), ..spec };
     world.try_start(spec).unwrap();
     world.sent();
+    assert_eq!(world.calls.counters().denied.too_late, 1, "it is not even planned");
     world.pass(HEDGE_DELAY);
     world.nothing_sent();
     assert_eq!(world.calls.counters().denied.too_late, 1);
