@@ -6,6 +6,7 @@ const ARRIVE: &str = "server/src/core/arrive.rs";
 const CANCEL: &str = "server/src/core/cancel.rs";
 const DISPATCH: &str = "server/src/core/dispatch.rs";
 const END: &str = "server/src/core/end.rs";
+const LEDGER: &str = "server/src/io/once/ledger.rs";
 const COPIES: &str = "server/src/core/copies.rs";
 const TOMBS: &str = "server/src/core/tombs.rs";
 const CORE: &str = "server/src/core/mod.rs";
@@ -308,6 +309,27 @@ pub(super) const ALL: &[Mutation] = &[
         "            self.granter.give_back(credit);\n            self.granter.give_back(credit);",
     )
     .held_by("core::account::tests::credit_is_given_back_only_once_the_kernel_has_the_end_of_a_request"),
+    mutation(
+        "adaptive slots never hear how long copies hold them",
+        END,
+        "        self.slots.served(held);",
+        "        let _ = held;",
+    )
+    .held_by("core::tests::classes::as_many_slots_are_used_as_do_good_while_copies_wait_and_no_more_while_none_do"),
+    mutation(
+        "adaptive slots grow though nobody waits for one",
+        DISPATCH,
+        "if short.is_none() && self.copies.startable() > 0 {",
+        "if short.is_none() {",
+    )
+    .held_by("core::tests::classes::as_many_slots_are_used_as_do_good_while_copies_wait_and_no_more_while_none_do"),
+    mutation(
+        "results are kept in their store however old they are",
+        LEDGER,
+        "now.saturating_sub(oldest.came) > retention.life.as_secs();",
+        "retention.life.is_zero() && now > oldest.came;",
+    )
+    .held_by("io::once::tests::a_result_whose_time_is_out_is_forgotten_when_another_comes"),
     mutation(
         "an answer by key is as fresh as on the first day",
         KEYS,
