@@ -14,7 +14,7 @@ use bowline_protocol::{Method, MethodInfo, ServiceInfo};
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
 use super::load::{Carried, PATIENT, carry};
-use super::{Effort, spread};
+use super::{Effort, median, spread};
 
 const BURN: Method = Method(1);
 const METHODS: &[MethodInfo] = &[MethodInfo::new(BURN, "burn").idempotent()];
@@ -24,6 +24,8 @@ const WORK: Duration = Duration::from_micros(200);
 const DEPTH: usize = 8;
 /// Addresses: one for each of two cores, or both of the only one.
 const CLIENTS: usize = 2;
+/// Two cores answer at least this of what they could, of all that the clients leave them.
+const LEAST: f64 = 0.8;
 
 /// Burns so many steps a call.
 #[derive(Clone)]
@@ -73,10 +75,11 @@ fn turn(cores: usize, steps: u64, effort: Effort) -> Carried {
     carry(&addresses, BURN, DEPTH, (effort.time(500), effort.time(3000)), || ())
 }
 
-pub(crate) fn measure(effort: Effort) {
+/// False if two cores answer less than they have to, where that was measured.
+pub(crate) fn measure(effort: Effort) -> bool {
     if available_parallelism().map_or(1, usize::from) < 2 {
         println!("cores: this machine has but one CPU");
-        return;
+        return true;
     }
     let steps = steps();
     println!("cores: {CLIENTS} clients with {DEPTH} calls each, of which each burns {WORK:?}");
@@ -98,9 +101,15 @@ pub(crate) fn measure(effort: Effort) {
     // Of the machine's two CPUs, the clients' share is none of the server's.
     let left = pairs()
         .map(|(one, two)| two.calls_per_s / one.calls_per_s / (2.0 - two.client_cpus).max(1.0));
+    let mut left: Vec<f64> = left.collect();
     println!("two cores against one: {ratio}");
     println!(
         "of what two CPUs have beside the clients, if there are no more: {}",
-        spread(left.collect(), 3)
+        spread(left.clone(), 3)
     );
+    let scales = !effort.is_whole() || median(&mut left) >= LEAST;
+    if !scales {
+        println!("that is less than {LEAST}: two cores are in each other's way");
+    }
+    scales
 }
