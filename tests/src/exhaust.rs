@@ -8,24 +8,64 @@
 //! that does not now. And what arrives that is of no use to anybody any more comes at once: a loser's
 //! last word, or the cancel of a copy that is over (persistent sets of one: same place).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+use bowline_server::core::Stats;
 
 use crate::kernel::span::Nanos;
 use crate::world::{Choice, Report, Scenario, World};
 
 /// What a search went through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Searched {
     /// Different states.
     pub states: u64,
-    /// Different courses from the beginning to an end.
-    pub ends: u64,
-    /// Of those, ends in which some call had failed.
-    pub failures: u64,
-    /// Of those, ends in which both copies of a pair had been started.
+    /// What courses came to, and how many to each.
+    pub ends: BTreeMap<End, u64>,
+}
+
+/// What a course came to when nothing was left to choose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct End {
+    /// Calls that failed.
+    pub failed: u64,
+    /// Copies that were sent.
+    pub sends: u64,
+    /// Copies that were started.
+    pub starts: u64,
+    /// Pairs of which both copies were started.
     pub double_starts: u64,
-    /// The most copies that a single course started.
-    pub most_starts: u64,
+    /// Copies that their twins took out of a queue.
+    pub withdrawn: u64,
+    /// Copies that their twins stopped as they ran.
+    pub stopped: u64,
+    /// Copies that ran into a tombstone.
+    pub entombed: u64,
+    /// Copies that servers had no room for.
+    pub refused: u64,
+}
+
+impl End {
+    fn of(report: &Report) -> End {
+        let sum = |count: fn(&Stats) -> u64| report.servers.iter().map(count).sum();
+        End {
+            failed: report.failed,
+            sends: report.sends,
+            starts: report.starts,
+            double_starts: report.double_starts,
+            withdrawn: sum(|stats| stats.withdrawn_by_twin),
+            stopped: sum(|stats| stats.aborted_by_twin),
+            entombed: sum(|stats| stats.tombstones_hit),
+            refused: sum(|stats| stats.rejected_queue_requests),
+        }
+    }
+}
+
+impl Searched {
+    /// Courses that came to such an end.
+    pub fn count(&self, such: impl Fn(&End) -> bool) -> u64 {
+        self.ends.iter().filter(|(end, _)| such(end)).map(|(_, count)| count).sum()
+    }
 }
 
 /// How loops turn in a search.
@@ -37,17 +77,32 @@ pub enum Loops {
     AtOnce,
 }
 
+/// Which orders a search follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Orders {
+    /// Of those that come to the same, one.
+    Unlike,
+    /// All, one by one: of the smallest worlds only, to hold the other against.
+    All,
+}
+
 /// Tries every order of events in `scenario`, from the first call until nothing is left to choose.
 /// Timers up to `horizon` after the first call may fire at any moment, later ones only at the end.
 ///
 /// # Errors
 ///
 /// What to read if some order breaks a rule.
-pub fn search(scenario: &Scenario, horizon: Nanos, loops: Loops) -> Result<Searched, String> {
+pub fn search(
+    scenario: &Scenario,
+    horizon: Nanos,
+    loops: Loops,
+    orders: Orders,
+) -> Result<Searched, String> {
     let mut search = Search {
         scenario,
         horizon,
         at_once: loops == Loops::AtOnce,
+        all: orders == Orders::All,
         seen: HashMap::new(),
         todo: vec![Course::default()],
         sum: Searched::default(),
@@ -62,6 +117,7 @@ struct Search<'a> {
     scenario: &'a Scenario,
     horizon: Nanos,
     at_once: bool,
+    all: bool,
     /// States, and what slept whenever they were seen.
     seen: HashMap<u64, Vec<Choice>>,
     /// The beginnings of courses that are still to be followed.
@@ -77,7 +133,7 @@ struct Course {
 }
 
 impl Course {
-    /// The course that goes on with `choice` where `others` were followed before.
+    /// The course that goes on with `choice` where `others` are followed as well.
     fn with(&self, choice: Choice, others: &[Choice]) -> Course {
         let asleep = self.asleep.iter().chain(others).copied();
         let mut path = self.path.clone();
@@ -96,14 +152,15 @@ impl Search<'_> {
                 return Err(self.story(&course.path));
             }
             let mut choices = self.choices(&world);
-            match self.seen.get_mut(&world.fingerprint()) {
+            let fingerprint = world.fingerprint();
+            match self.seen.get_mut(&fingerprint).filter(|_| !self.all) {
                 Some(slept) => {
                     choices.retain(|choice| slept.contains(choice));
                     slept.retain(|choice| course.asleep.contains(choice));
                 }
                 None => {
-                    self.sum.states += 1;
-                    self.seen.insert(world.fingerprint(), course.asleep.clone());
+                    let before = self.seen.insert(fingerprint, course.asleep.clone());
+                    self.sum.states += u64::from(before.is_none());
                     if choices.is_empty() {
                         return self.end(world, &course.path);
                     }
@@ -112,7 +169,8 @@ impl Search<'_> {
             choices.retain(|choice| !course.asleep.contains(choice));
             let Some(&first) = choices.first() else { return Ok(()) };
             for (at, &other) in choices.iter().enumerate().skip(1) {
-                self.todo.push(course.with(other, &choices[..at]));
+                let others = if self.all { &[] } else { &choices[..at] };
+                self.todo.push(course.with(other, others));
             }
             course = course.with(first, &[]);
             world.choose(first, self.at_once);
@@ -120,7 +178,8 @@ impl Search<'_> {
     }
 
     fn choices(&self, world: &World) -> Vec<Choice> {
-        world.choices(self.scenario.warm_up + self.horizon)
+        let horizon = self.scenario.warm_up + self.horizon;
+        if self.all { world.all_choices(horizon) } else { world.choices(horizon) }
     }
 
     fn retrace(&self, path: &[Choice], readable: bool) -> World {
@@ -138,10 +197,7 @@ impl Search<'_> {
         if report.broken.is_some() {
             return Err(self.story(path));
         }
-        self.sum.ends += 1;
-        self.sum.failures += u64::from(report.failed > 0);
-        self.sum.double_starts += u64::from(report.double_starts > 0);
-        self.sum.most_starts = self.sum.most_starts.max(report.starts);
+        *self.sum.ends.entry(End::of(&report)).or_default() += 1;
         Ok(())
     }
 

@@ -40,10 +40,19 @@ impl World {
         }
     }
 
-    /// The events up to `horizon` that may come next, each as good as any other: messages and
-    /// handlers take as long as they like, loops turn when they like. Word that is of no use to anybody
-    /// any more is told from the rest: it comes first, alone.
+    /// The events up to `horizon` that may come next, as far as it matters which does: word that is of
+    /// no use to anybody any more comes first, alone.
     pub fn choices(&self, horizon: Nanos) -> Vec<Choice> {
+        let choices = self.all_choices(horizon);
+        match choices.iter().find(|choice| self.is_of_no_use(choice.event)) {
+            Some(&choice) => vec![choice],
+            None => choices,
+        }
+    }
+
+    /// The events up to `horizon` that may come next, each as good as any other: messages and
+    /// handlers take as long as they like, loops turn when they like.
+    pub fn all_choices(&self, horizon: Nanos) -> Vec<Choice> {
         let mut choices: Vec<Choice> = Vec::new();
         for (_, at, &event) in self.env.events.waiting() {
             let may = self.is_live(at, event);
@@ -54,10 +63,7 @@ impl World {
                 choices.push(Choice { event, hosts });
             }
         }
-        match choices.iter().find(|choice| self.is_of_no_use(choice.event)) {
-            Some(&choice) => vec![choice],
-            None => choices,
-        }
+        choices
     }
 
     /// An arrival that changes nothing but what its host has counted, now or whenever it may come: any
@@ -85,7 +91,8 @@ impl World {
         over && scenario.faults.is_empty()
     }
 
-    /// Whether an event means anything yet: a timer that was set anew, for example, does not.
+    /// Whether an event means anything yet: a timer that was set anew, for example, does not; nor does the
+    /// arrival of what was lost on its way, after which the world would be as before, and left as seen.
     fn is_live(&self, at: Nanos, event: Event) -> bool {
         match event {
             Event::Wake(host, life) => {
@@ -93,6 +100,7 @@ impl World {
                 node.life == life && node.wake == Some(at)
             }
             Event::Turn(host, life) => self.nodes[host.0].life == life,
+            Event::Arrival(arrival) => self.env.net.next(arrival).is_some(),
             Event::Tick => false,
             _ => true,
         }

@@ -305,11 +305,13 @@ impl Client {
 
     /// The class of the next call.
     fn draw_class(&self, env: &Env, rng: &mut Rng) -> Option<usize> {
-        let weights: u64 = env.scenario.classes.iter().map(|class| class.weight).sum();
-        let mut drawn = rng.below(weights);
-        env.scenario.classes.iter().position(|class| {
-            let here = drawn < class.weight;
-            drawn = drawn.wrapping_sub(class.weight);
+        let may_be = |class: &Class| class.only.is_none_or(|only| only == self.count);
+        let weigh = |class: &Class| if may_be(class) { class.weight } else { 0 };
+        let mut weights = env.scenario.classes.iter().map(weigh);
+        let mut drawn = rng.below(weights.clone().sum());
+        weights.position(|weight| {
+            let here = drawn < weight;
+            drawn = drawn.wrapping_sub(weight);
             here
         })
     }

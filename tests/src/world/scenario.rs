@@ -131,6 +131,8 @@ pub struct ClientSetup {
 pub struct Class {
     /// How often it is drawn, against the others.
     pub weight: u64,
+    /// Of each client's calls only this one, counted from 1, is of this kind; None: any may be.
+    pub only: Option<u64>,
     /// What is done against its tail.
     pub policy: Policy,
     /// Whether it may run twice.
@@ -302,6 +304,7 @@ impl Class {
     pub const fn plain() -> Class {
         Class {
             weight: 1,
+            only: None,
             policy: Policy::None,
             idempotent: true,
             cancelled_permille: 0,
