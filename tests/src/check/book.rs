@@ -7,11 +7,12 @@ use bowline_protocol::{
 };
 use bowline_time::Instant;
 
+use crate::check::allowance::Spent;
 use crate::check::rule::{Broken, Rule};
 use crate::check::story::{Call, Copy, Heard, Homes, Open, Outcome, There, Way};
 use crate::check::verdict::{
-    Said, gives_up_untried, is_early, is_forgotten, judge_cancels, judge_end, judge_losers,
-    judge_outcome, judge_send, settled,
+    Said, gives_up_untried, is_early, is_forgotten, is_unarmed, judge_cancels, judge_end,
+    judge_losers, judge_outcome, judge_send, settled,
 };
 use crate::kernel::net::{Host, Wire};
 use crate::kernel::span::Nanos;
@@ -35,6 +36,16 @@ pub struct Begun {
     pub asks: Option<Freshness>,
 }
 
+/// What calls wait for of which no copy is alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// When their client looks at them next.
+    pub next: Option<Nanos>,
+    /// How long it lets them wait for a connection; None if some may wait for room, for as long as
+    /// that takes.
+    pub patience: Option<Nanos>,
+}
+
 /// The story of all calls of a world, and the judge of it.
 #[derive(Debug, Default)]
 pub struct Book {
@@ -43,8 +54,8 @@ pub struct Book {
     running: BTreeMap<Host, u32>,
     /// Effects that were had, by store and key.
     effects: BTreeSet<(u16, u128)>,
-    /// Starts beyond the first of a call, by client.
-    extra_starts: BTreeMap<u64, u64>,
+    /// What each client had.
+    spent: BTreeMap<u64, Spent>,
     /// Cancels of twins sent in this turn of a server: by whom, and whom they name.
     announced: Vec<(Host, Attempt)>,
     /// Running copies of which the server of this turn heard that they have to stop.
@@ -359,7 +370,7 @@ impl Book {
         }
         let call = &self.calls[&name(attempt)];
         let starts = call.copies.iter().filter(|copy| copy.started).count();
-        *self.extra_starts.entry(attempt.client.0).or_default() += u64::from(starts > 1);
+        self.spent.entry(attempt.client.0).or_default().extra += u64::from(starts > 1);
         if !call.idempotent && call.key.is_none() && starts > 1 {
             let how = "was started, the second start of a call that is not idempotent";
             self.blame(Rule::StartsOnceUnlessIdempotent, attempt, how);
@@ -544,7 +555,10 @@ impl Book {
         let untried = gives_up_untried(call, outcome, connected, now);
         let too_late = now > call.deadline.max(thawed).saturating_add(late);
         match outcome {
-            Outcome::Ok(_) => self.succeeded += 1,
+            Outcome::Ok(_) => {
+                self.succeeded += 1;
+                self.spent.entry(client).or_default().good += 1;
+            }
             Outcome::Failed(_) => self.failed += 1,
         }
         if twice {
@@ -580,8 +594,9 @@ impl Book {
     }
 
     /// The turn of a client's machine is over. A call that waits has a copy alive, unless each server
-    /// that the client is connected to has failed it, or has no room for it: then it may wait.
-    pub fn client_turn_over(&mut self, host: Host, connected: &[Open]) {
+    /// that the client is connected to has failed it, or has no room for it: then it may wait. If it is
+    /// not for room, it does so for as long as its client is patient, and a timer sees to that.
+    pub fn client_turn_over(&mut self, host: Host, connected: &[Open], waits: Waits) {
         for name in std::mem::take(&mut self.touched) {
             let Some(call) = self.calls.get_mut(&name) else { continue };
             if call.host != host {
@@ -593,6 +608,10 @@ impl Book {
                 judge_losers(call)
             } else if is_forgotten(call, connected, self.homes) {
                 Some((Rule::NeverForgotten, "the call waits, and no copy is alive".to_owned()))
+            } else if is_unarmed(call, waits) {
+                let how =
+                    "the call waits, no copy is alive, and no timer but its deadline's is armed";
+                Some((Rule::NeverForgotten, how.to_owned()))
             } else {
                 judge_cancels(call)
             };
@@ -622,9 +641,20 @@ impl Book {
         self.open
     }
 
-    /// Starts beyond the first of its call, of all calls of a client.
-    pub fn extra_starts(&self, client: u64) -> u64 {
-        self.extra_starts.get(&client).copied().unwrap_or(0)
+    /// What a client had of its budget.
+    pub fn spent(&self, client: u64) -> Spent {
+        self.spent.get(&client).copied().unwrap_or_default()
+    }
+
+    /// What all of them had.
+    pub fn spent_in_all(&self) -> Spent {
+        let add = |a: Spent, b: &Spent| Spent { extra: a.extra + b.extra, good: a.good + b.good };
+        self.spent.values().fold(Spent::default(), add)
+    }
+
+    /// Until when a copy may run, by its server's clock.
+    pub fn until(&mut self, attempt: Attempt) -> Option<Instant> {
+        self.copy(attempt)?.until.map(|(until, _)| until)
     }
 
     /// Copies that arrived and of which nothing was heard, though everything has come to rest.

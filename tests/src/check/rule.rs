@@ -46,8 +46,8 @@ pub enum Rule {
     StartsOnce,
     /// A copy does not start once its cancel has arrived.
     CancelBeatsStart,
-    /// A handler that looks is asked to stop when its caller is done, or its twin was sent before it
-    /// and has started.
+    /// A handler that looks is asked to stop when its caller is done, when its time is over, or its twin
+    /// was sent before it and has started.
     StopsWhenAsked,
     /// Nothing starts after its deadline.
     StartsInTime,

@@ -2,6 +2,7 @@
 
 use bowline_protocol::{Cause, ErrorKind, Executed, How, Request};
 
+use crate::check::book::Waits;
 use crate::check::rule::Rule;
 use crate::check::story::{Call, Copy, Heard, Homes, Open, Outcome, There};
 use crate::kernel::net::{Host, Wire};
@@ -186,4 +187,13 @@ pub(super) fn is_forgotten(call: &Call, connected: &[Open], homes: Homes) -> boo
     let may = |server| !call.may_avoid(server) && call.may_repeat_at(server, homes);
     let serves = |open: &Open| open.credit.allows(call.size) && may(open.server);
     !call.is_alive() && connected.iter().any(serves)
+}
+
+/// No copy is alive, and nothing will see to the call before its client's patience is over.
+pub(super) fn is_unarmed(call: &Call, waits: Waits) -> bool {
+    /// Clocks differ, and are read in whole nanoseconds.
+    const SLACK: Nanos = 1_000_000;
+    let Some(patience) = waits.patience else { return false };
+    let until = call.deadline.min(call.news + patience) + SLACK;
+    !call.is_alive() && waits.next.is_none_or(|next| next > until)
 }

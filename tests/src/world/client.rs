@@ -25,7 +25,7 @@ use crate::world::env::{Env, Event, Input};
 use crate::world::payload;
 use crate::world::port::{Gone, Port};
 use crate::world::report::Failed;
-use crate::world::scenario::Class;
+use crate::world::scenario::{Class, Scenario};
 use crate::world::server::{FEATURES, IDEMPOTENT, KEYED, ONCE, TAKES, forged};
 use crate::world::shell::Shell;
 
@@ -68,7 +68,7 @@ pub(crate) struct Client {
     pub(super) host: Host,
     life: u32,
     pub(super) id: ClientId,
-    clock: Clock,
+    pub(super) clock: Clock,
     pub(super) calls: Calls<Vec<u8>>,
     policies: Vec<PolicyId>,
     pub(super) replicas: Vec<Replica>,
@@ -95,7 +95,7 @@ impl Client {
             latency_window: scenario.client.latency_window,
             retry: scenario.retry,
             max_methods: 4,
-            budget: sane(Budget::new(scenario.budget).map(Arc::new)),
+            budget: env.budget.clone().unwrap_or_else(|| bucket(scenario)),
             seed,
             ..Config::default()
         };
@@ -166,7 +166,8 @@ impl Client {
             port.flush(wire, env, now);
         }
         let connected = self.open(env);
-        env.book.client_turn_over(self.host, &connected);
+        let waits = self.waits(env);
+        env.book.client_turn_over(self.host, &connected, waits);
         self.judge(env);
     }
 
@@ -583,6 +584,11 @@ impl Shell for Client {
             self.calls.on_closed(id, now);
         }
     }
+}
+
+/// A full bucket.
+pub(crate) fn bucket(scenario: &Scenario) -> Arc<Budget> {
+    sane(Budget::new(scenario.budget).map(Arc::new))
 }
 
 /// The world's own settings are valid.

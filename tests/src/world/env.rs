@@ -1,12 +1,13 @@
 //! What all machines of a world share: its time, its wires, its future, and those who watch.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use bowline_client::core::Counters;
+use bowline_client::core::{Budget, Counters};
 use bowline_protocol::{Attempt, Frame, Freshness, Station};
 use bowline_server::core::{CopyKey, Stats};
 
-use crate::check::Book;
+use crate::check::{Allowance, Book};
 use crate::kernel::events::Events;
 use crate::kernel::net::{Arrival, Due, End, Host, Net, Wire};
 use crate::kernel::rng::mix;
@@ -91,6 +92,10 @@ pub(crate) struct Env {
     pub(crate) events: Events<Event>,
     /// The true story of every call.
     pub(crate) book: Book,
+    /// The bucket that all clients share, if they do.
+    pub(crate) budget: Option<Arc<Budget>>,
+    /// What each bucket grants, by its only client; the shared one by 0.
+    pub(crate) allowances: BTreeMap<u64, Allowance>,
     /// What keyed methods did, for good.
     pub(crate) stores: Stores,
     /// How fresh the answers of copies that were asked for freshness are, whatever they say.

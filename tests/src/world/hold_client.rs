@@ -1,9 +1,10 @@
 //! What a client is held to, as far as its shell and its user can see it.
 
-use bowline_client::core::Done;
+use bowline_client::core::{Config, Done};
 use bowline_protocol::{Attempt, Freshness, ReplicaId};
 
-use crate::check::{Open, Rule};
+use crate::check::{Allowance, Open, Rule, Spent, Waits};
+use crate::kernel::span::Nanos;
 use crate::kernel::timeline::Topic;
 use crate::world::client::{Client, Replica};
 use crate::world::env::Env;
@@ -89,14 +90,28 @@ impl Client {
             let how = format!("{} tokens, {} outstanding", budget.level(), budget.outstanding());
             env.book.accuse(Rule::WithinBudget, None, how);
         }
-        let extra = env.book.extra_starts(self.id.0);
-        // What is lent for second copies is charged when they have run.
-        let lent = if counters.tied > 0 { set.outstanding } else { 0 };
-        let granted = f64::from(set.burst + lent) + set.fraction * counters.ok as f64;
-        if extra as f64 > granted + counters.uncharged as f64 {
-            let how = format!("{extra} extra executions for {} good calls", counters.ok);
+        let (bucket, spent) = self.spent(env);
+        let allowance = env.allowances.entry(bucket).or_insert(Allowance::new(set));
+        allowance.uses(self.id.0, counters.uncharged, counters.tied > 0);
+        if let Some(how) = allowance.judge(spent, env.now) {
             env.book.accuse(Rule::WithinBudget, None, how);
         }
+    }
+
+    /// The bucket that this client pays out of, and what it and all others had of that.
+    fn spent(&self, env: &Env) -> (u64, Spent) {
+        match env.budget {
+            Some(_) => (0, env.book.spent_in_all()),
+            None => (self.id.0, env.book.spent(self.id.0)),
+        }
+    }
+
+    /// What its calls wait for of which no copy is alive.
+    pub(super) fn waits(&self, env: &Env) -> Waits {
+        let next = self.calls.next_timeout().map(|at| self.clock.when(at));
+        let patience = Config::default().patience.as_nanos() as Nanos;
+        let by_credit = env.scenario.wires.credit.is_some();
+        Waits { next, patience: (!by_credit).then_some(patience) }
     }
 
     /// Everything has come to rest: what is left?
@@ -118,16 +133,18 @@ impl Client {
     /// Without refills and drains the bucket is an exact account of what ran.
     fn judge_tokens(&self, env: &mut Env) {
         let set = env.scenario.budget;
-        if set.fraction > 0.0 || set.drain > 0.0 {
+        if set.fraction > 0.0 || set.per_second > 0.0 || set.drain > 0.0 {
             return;
         }
         let counters = self.calls.counters();
-        let extra = env.book.extra_starts(self.id.0);
+        let (bucket, Spent { extra, .. }) = self.spent(env);
+        let uncharged = env.allowances.get(&bucket).map_or(0, Allowance::uncharged);
         let spent = (i64::from(set.burst) - i64::from(self.calls.budget().level())).unsigned_abs();
         // One that was answered by its key counts as one that ran.
         let keyed = env.scenario.classes.iter().any(|class| class.key.is_some());
-        let exact = counters.lost == 0 && counters.uncharged == 0 && !keyed;
-        if exact && spent != extra || spent + counters.uncharged < extra {
+        let alone = env.budget.is_none();
+        let exact = alone && counters.lost == 0 && uncharged == 0 && !keyed;
+        if exact && spent != extra || spent + uncharged < extra {
             let how = format!("{spent} tokens were spent on {extra} extra executions");
             env.book.accuse(Rule::TokensReconcile, None, how);
         }

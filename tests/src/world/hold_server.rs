@@ -2,6 +2,7 @@
 
 use bowline_protocol::{Freshness, Reply};
 use bowline_server::core::{KeyLimits, Start};
+use bowline_time::Instant;
 
 use crate::check::Rule;
 use crate::kernel::timeline::Topic;
@@ -45,10 +46,12 @@ impl Server {
         }
     }
 
-    /// Handlers of copies that have to stop know it by the end of the turn.
-    pub(super) fn judge_stops(&self, env: &mut Env) {
+    /// Handlers of copies that have to stop, or whose time is over, know it by the end of the turn.
+    pub(super) fn judge_stops(&self, env: &mut Env, now: Instant) {
         let asked = env.book.to_stop();
-        let runs = |handler: &&Handler| !handler.stop && asked.contains(&handler.attempt);
+        let late = |handler: &Handler| handler.until.is_some_and(|until| until <= now);
+        let has_to = |handler: &Handler| asked.contains(&handler.attempt) || late(handler);
+        let runs = |handler: &&Handler| !handler.stop && has_to(handler);
         if let Some(handler) = self.handlers.values().find(runs)
             && env.scenario.service.look != Look::Never
         {

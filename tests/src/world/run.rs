@@ -9,7 +9,7 @@ use crate::kernel::net::{Arrival, End, Host, Net, Parcel, Wire};
 use crate::kernel::rng::{Rng, mix};
 use crate::kernel::span::{Nanos, Span};
 use crate::kernel::timeline::Timeline;
-use crate::world::client::Client;
+use crate::world::client::{Client, bucket};
 use crate::world::env::{Env, Event, Input};
 use crate::world::report::Report;
 use crate::world::scenario::Scenario;
@@ -101,6 +101,8 @@ impl World {
             net,
             events: Events::new(scenario.seed),
             book: Book::new(scenario.retry.is_some(), homes),
+            budget: scenario.one_budget.then(|| bucket(&scenario)),
+            allowances: BTreeMap::new(),
             stores: Stores::new(scenario.shared_results),
             truths: BTreeMap::new(),
             timeline: Timeline::new(readable),

@@ -75,6 +75,8 @@ pub struct Scenario {
     pub load_lifetime: Nanos,
     /// The extra copies that a client can afford.
     pub budget: BudgetConfig,
+    /// All clients pay out of one bucket, as the cores of one process do.
+    pub one_budget: bool,
     /// Whether and how calls that every replica refused are tried again.
     pub retry: Option<RetryConfig>,
     /// How patient links are.
@@ -259,6 +261,7 @@ impl Scenario {
                 outstanding: 1000,
                 drain: 1.0,
             },
+            one_budget: false,
             retry: None,
             link: LinkConfig {
                 hello_timeout: Duration::from_millis(100),

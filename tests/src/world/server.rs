@@ -61,6 +61,8 @@ pub(super) struct Handler {
     /// How many points are left, the end included, and how far they are apart.
     points: u32,
     step: Nanos,
+    /// Until when somebody waits for it.
+    pub(super) until: Option<Instant>,
     pub(super) stop: bool,
 }
 
@@ -186,7 +188,7 @@ impl Server {
             port.flush(wire, env, now);
         }
         env.book.server_turn_over();
-        self.judge_stops(env);
+        self.judge_stops(env, now);
         if let Some(how) = self.fair.turn_over() {
             env.book.accuse(Rule::ClassesGetTheirShare, None, how);
         }
@@ -447,7 +449,9 @@ impl Server {
         let step = takes / Nanos::from(points);
         let (method, key, asks) = (start.request.method, start.options.key, start.payload);
         let seen = self.lag.map(|lag| lag.holds(env.now, self.born).without(self.behind));
-        let handler = Handler { attempt, method, key, asks, seen, points, step, stop: false };
+        let until = env.book.until(attempt);
+        let handler =
+            Handler { attempt, method, key, asks, seen, points, step, until, stop: false };
         self.handlers.insert(start.copy, handler);
         env.events.push(env.now + step, Event::Handler(self.host, self.life, start.copy));
     }

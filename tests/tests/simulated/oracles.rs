@@ -16,7 +16,9 @@
 
 use core::time::Duration;
 
-use bowline_client::core::{BudgetConfig, Delay, HedgePolicy, Policy, Stagger, TiePolicy};
+use bowline_client::core::{
+    BudgetConfig, Delay, HedgePolicy, Policy, RetryConfig, Stagger, TiePolicy,
+};
 use bowline_protocol::LinkConfig;
 use bowline_tests::kernel::maths::exp;
 use bowline_tests::kernel::rng::Rng;
@@ -297,8 +299,17 @@ fn when_everything_slows_down_hedges_stay_within_their_budget() {
 
 #[test]
 fn after_a_surge_latency_comes_back_to_what_it_was() {
-    for policy in [Policy::None, hedged(2.0), tied(0)] {
+    let retry = RetryConfig { most: 3, first: HOUR / 3_600_000, max: HOUR / 360_000 };
+    for (policy, retry) in [
+        (Policy::None, None),
+        (hedged(2.0), None),
+        (tied(0), None),
+        // What is tried again is more load just when there is too much.
+        (Policy::None, Some(retry)),
+        (tied(0), Some(retry)),
+    ] {
         let mut scenario = queues(3, 0.5, policy);
+        scenario.retry = retry;
         scenario.calls = 30_000;
         scenario.nothing_fails = false;
         scenario.deadline = Span::Fixed(50 * SERVICE);
@@ -320,6 +331,7 @@ fn after_a_surge_latency_comes_back_to_what_it_was() {
         let all = &report.latencies;
         let (before, after) = (mean(&all[500..5_000]), mean(&all[all.len() - 5_000..]));
         println!("{policy:?}: {before:.3} before, {after:.3} after, {} failed", report.failed);
+        assert_eq!(report.clients[0].retries > 0, retry.is_some(), "{:?}", report.clients[0]);
         assert!(after < before * 1.3, "{before:.3} before the surge, {after:.3} after it");
     }
 }
