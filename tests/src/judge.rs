@@ -93,7 +93,7 @@ fn story(scenario: &Scenario, rule: Option<Rule>) -> String {
     let mut text = String::new();
     let seed = scenario.seed;
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "seed {seed} breaks {rule:?}; again with BOWLINE_SEED={seed}");
+    let _ = writeln!(text, "seed {seed} breaks {rule:?}; {}", again(scenario));
     let _ = writeln!(text, "shrunk to {small:#?}");
     if rule.is_some() {
         let report = replay(&small);
@@ -103,6 +103,16 @@ fn story(scenario: &Scenario, rule: Option<Rule>) -> String {
         }
     }
     text
+}
+
+/// How to see it again. Only the swarm's worlds are named by their seeds alone.
+fn again(scenario: &Scenario) -> String {
+    let seed = scenario.seed;
+    let is_the_swarms = format!("{:?}", swarm::scenario(seed)) == format!("{scenario:?}");
+    match is_the_swarms {
+        true => format!("again with BOWLINE_SEED={seed}"),
+        false => "again with the test that made this world".to_owned(),
+    }
 }
 
 /// Leaves out what the rule breaks without: faults, calls, classes, large payloads, keys, clients.
@@ -159,4 +169,63 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
     with(&|s| s.ppm = 0);
     with(&|s| s.turn = 0);
     candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::span::Span;
+    use crate::world::{Class, Fault, What};
+
+    const MS: u64 = 1_000_000;
+
+    /// No call is to fail, but both servers die as they serve the first.
+    fn doomed() -> Scenario {
+        let mut scenario = Scenario::calm(7);
+        (scenario.servers, scenario.clients) = (2, 2);
+        scenario.gap = Span::Fixed(60 * MS);
+        scenario.service.span = Span::Fixed(20 * MS);
+        scenario.classes = vec![Class::plain(), Class::with(Policy::tied())];
+        let fault = |what| Fault { at: 70 * MS, lasts: 2_000 * MS, what };
+        scenario.faults = vec![fault(What::Freeze(3)), fault(What::Kill(0)), fault(What::Kill(1))];
+        scenario.nothing_fails = true;
+        scenario
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_told_with_its_seed_and_as_little_as_one_has_to_read() {
+        let story = super::scenario(&doomed()).expect_err("a call failed that must not");
+        println!("{story}");
+        let first =
+            "seed 7 breaks Some(SurvivesOneFault); again with the test that made this world";
+        assert_eq!(story.lines().next(), Some(first));
+        let has =
+            |parts: &[&str]| story.lines().any(|line| parts.iter().all(|it| line.contains(it)));
+        assert!(has(&["client 0", "calls"]), "who called");
+        assert!(has(&["server", "<- client 0", "request"]), "who heard what of whom");
+        assert!(has(&["world", "Kill(0)"]) && has(&["world", "Kill(1)"]), "what befell them");
+        assert!(!has(&["Freeze"]) && !has(&["client 1"]), "what has nothing to do with it");
+        assert!(
+            story.trim_end().lines().last().is_some_and(|it| it.contains("SurvivesOneFault: "))
+        );
+    }
+
+    #[test]
+    fn what_is_left_of_it_breaks_the_same_rule_with_less() {
+        let rule = Some(Rule::SurvivesOneFault);
+        let small = shrink(&doomed(), rule);
+        assert!(breaks(&small, rule));
+        assert_eq!(
+            (small.calls, small.clients, small.classes.len(), small.faults.len()),
+            (1, 1, 1, 2)
+        );
+        for less in simpler(&small) {
+            assert!(!breaks(&less, rule), "{less:#?}");
+        }
+    }
+
+    #[test]
+    fn a_world_of_the_swarms_is_named_by_its_seed() {
+        assert_eq!(again(&swarm::scenario(776)), "again with BOWLINE_SEED=776");
+    }
 }
