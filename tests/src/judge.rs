@@ -160,6 +160,9 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
     with(&|s| s.shares.clone_from(&calm.shares));
     with(&|s| s.classes.iter_mut().for_each(|class| class.key = None));
     with(&|s| s.lags = None);
+    with(&|s| s.service.trace = None);
+    with(&|s| s.one_budget = false);
+    with(&|s| s.budget.per_second = 0.0);
     with(&|s| s.classes.iter_mut().for_each(|class| class.asks = None));
     with(&|s| s.classes.iter_mut().for_each(|class| class.policy = Policy::None));
     with(&|s| s.clients = 1);

@@ -4,13 +4,16 @@
 use core::time::Duration;
 
 use bowline_client::core::{
-    BudgetConfig, Delay, HedgePolicy, Percentile, PickRule, Policy, RetryConfig, Stagger, TiePolicy,
+    AutoOff, BudgetConfig, Delay, HedgePolicy, Percentile, PickRule, Policy, RetryConfig, Stagger,
+    TiePolicy,
 };
 use bowline_protocol::{Credit, LinkConfig};
 use bowline_server::core::KeyLimits;
 
+use crate::kernel::empirical::Empirical;
 use crate::kernel::rng::Rng;
 use crate::kernel::span::{Nanos, Span};
+use crate::kernel::trace::{Seen, Trace};
 use crate::world::{
     Asks, Class, Fault, KeyUse, Lag, Lags, Look, Scenario, ServerSetup, Service, Teller, What,
     Wires,
@@ -56,6 +59,7 @@ pub fn wild(seed: u64) -> Scenario {
     let span = scenario.calls * gap_for(&scenario, service, percent) + 2 * MS;
     scenario.faults = (0..faults).map(|_| fault(&mut rng, &scenario, span)).collect();
     let_lag(&mut scenario, span, false);
+    widen(&mut scenario, service, span, false);
     scenario
 }
 
@@ -88,6 +92,7 @@ pub fn gentle(seed: u64) -> Scenario {
         scenario.faults = vec![fault];
     }
     let_lag(&mut scenario, span, true);
+    widen(&mut scenario, service, span, true);
     scenario
 }
 
@@ -200,6 +205,64 @@ fn let_lag(scenario: &mut Scenario, span: Nanos, gentle: bool) {
         let longest = rng.pick(&[MS, 20 * MS]);
         let lasts = 1 + rng.below(longest);
         scenario.faults.push(Fault { at: rng.below(span), lasts, what });
+    }
+}
+
+/// What only a few worlds have: a budget that time refills or that all clients share, clients that take
+/// on little, hedging that switches itself off soon, other ways to pick, a slow network, and service
+/// times as they were measured, alone or together.
+fn widen(scenario: &mut Scenario, service: Nanos, span: Nanos, gentle: bool) {
+    let mut rng = Rng::labelled(scenario.seed, 104);
+    if rng.chance(250) {
+        scenario.budget.per_second = rng.pick(&[1.0, 50.0, 1000.0]);
+    }
+    // The cores of one process die together.
+    let servers = scenario.servers;
+    let takes_one = |fault: &Fault| match fault.what {
+        What::Kill(process) | What::Vanish(process) => process >= servers,
+        _ => false,
+    };
+    scenario.one_budget = rng.chance(250) && !scenario.faults.iter().any(takes_one);
+    if rng.chance(100) && !gentle {
+        scenario.client.max_calls = rng.between(1, 8) as u32;
+    }
+    if rng.chance(200) {
+        // Judges by a few calls, and comes back soon.
+        let (window, off_for) = (Duration::from_millis(10), Duration::from_millis(20));
+        let auto_off = Some(AutoOff {
+            window,
+            off_for,
+            least_calls: 3,
+            least_hedges: 2,
+            ..AutoOff::default()
+        });
+        for class in &mut scenario.classes {
+            if let Policy::Hedged(hedge) | Policy::TiedThenHedged(_, hedge) = &mut class.policy {
+                hedge.auto_off = auto_off;
+            }
+        }
+    }
+    if rng.chance(200) {
+        let clients = scenario.clients as u16;
+        scenario.pick = rng.pick(&[PickRule::HotCold, PickRule::C3 { clients }]);
+    }
+    if rng.chance(100) && (scenario.faults.is_empty() || !gentle) {
+        let process = rng.below(scenario.processes() as u64) as usize;
+        let (at, lasts) = (rng.below(span), 1 + rng.below(20 * MS));
+        let what = What::SlowNet(process, rng.between(200, 2000));
+        scenario.faults.push(Fault { at, lasts, what });
+    }
+    if rng.chance(100) {
+        // Each replica stalls in turn, for a tenth of the time.
+        let seen = |n: u64| {
+            let (at, replica) = (n * service, (n % servers as u64) as usize);
+            let stalls = n / 10 % servers as u64 == replica as u64;
+            Seen { at, replica, took: if stalls { 10 * service } else { service / 2 } }
+        };
+        scenario.service.trace = Trace::of((0..200).map(seen).collect(), 4 * service).ok();
+    } else if rng.chance(100) {
+        let measured = Empirical::of([(service / 2, 90), (service, 9), (20 * service, 1)]);
+        scenario.service.span = measured.map_or(Span::Fixed(service), Span::Empirical);
     }
 }
 

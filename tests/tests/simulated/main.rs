@@ -1,5 +1,6 @@
 //! The real machines of clients and servers in simulated worlds.
 
+mod coverage;
 mod exhaustive;
 mod hashes;
 mod oracles;

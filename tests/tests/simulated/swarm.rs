@@ -5,8 +5,12 @@
 use bowline_tests::judge::{self, Totals};
 use bowline_tests::{swarm, world};
 
+use crate::coverage::Coverage;
+
 /// As many as take a few seconds.
 const SEEDS: u64 = 3000;
+/// So many worlds have everything between them.
+const ENOUGH: u64 = 2500;
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
@@ -25,13 +29,21 @@ fn every_world_keeps_every_rule() {
         return judge::seed(seed).map(drop).unwrap_or_else(|story| panic!("{story}"));
     }
     let mut totals = Totals::default();
+    let mut coverage = Coverage::default();
     for seed in 0..number("BOWLINE_SEEDS").unwrap_or(SEEDS) {
-        match judge::seed(seed) {
-            Ok(report) => totals.add(&report),
+        let scenario = swarm::scenario(seed);
+        match judge::scenario(&scenario) {
+            Ok(report) => {
+                totals.add(&report);
+                coverage.add(&scenario, &report);
+            }
             Err(story) => panic!("{story}"),
         }
     }
     println!("{totals:?}");
+    if totals.seeds >= ENOUGH {
+        coverage.is_whole();
+    }
     assert!(totals.faults > totals.seeds, "the worlds are too kind: {totals:?}");
     assert!(totals.failed < totals.calls / 3, "the worlds are too cruel: {totals:?}");
 }
