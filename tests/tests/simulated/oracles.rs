@@ -7,7 +7,9 @@
 //! BOWLINE_CALLS=2000000 cargo test --release -p bowline-tests --test simulated oracles:: -- --nocapture
 //! ```
 //!
-//! it is 1 % and 2 %. Only of p99.9 of a tied pair that needs more: of two million calls two
+//! it is 1 % and 2 %. (With a million, on 2026-11-30: a hedge was off by 0.02 % of the mean and 0.6 % of
+//! p99.9, one server at a load of 0.3 by 0.08 % and 0.4 %, at 0.6 by 0.8 % and 5.3 %: that is too few.)
+//! Only of p99.9 of a tied pair that needs more: of two million calls two
 //! thousand lie beyond it, but they come in spells of busy servers. Runs of nothing but two queues
 //! (`the_tail_of_a_pair_spreads_as_widely_as_it_may_be_off`) spread by 0.72 % about the law at a load
 //! of 0.5, as wide as 290 calls would that know nothing of each other, and by 1.75 % at 0.7, as wide
@@ -36,7 +38,7 @@ fn calls() -> u64 {
 
 /// How far off a mean may be; a percentile twice as far.
 fn allowed() -> f64 {
-    if calls() >= 1_000_000 { 0.01 } else { 0.03 }
+    if calls() >= 2_000_000 { 0.01 } else { 0.03 }
 }
 
 /// `servers` of one slot each, at `load` each if every call runs once; nothing else takes time.
