@@ -259,6 +259,8 @@ fn who_arrives_does_not_wait_for_copies_that_are_held_back() {
     let other = bench.core.on_opened().unwrap();
     bench.request_on(other, Request { remaining: ms(15), ..plain(30) });
     assert_eq!(bench.turn().started(), [30]);
+    bench.request_on(other, Request { remaining: ms(25), ..plain(31) });
+    assert!(bench.turn().is_empty(), "it is taken on, behind that one alone");
 }
 
 #[test]
