@@ -34,16 +34,8 @@ impl Core {
         // It may take a while: what falls due meanwhile is not to wait for another turn.
         let applied = self.apply_input();
         self.now.set(applied);
-
-        let started = if self.expire_timers() { self.clock.now() } else { applied };
-        self.run(Stage::Decide, started, 1);
-
-        if self.tasks.is_ready(Stage::Work) {
-            self.submit();
-            self.run(Stage::Work, self.clock.now(), 1);
-        }
-        if self.tasks.is_ready(Stage::Background) {
-            self.run_background(began);
+        if self.has_to_decide(applied) {
+            self.decide_and_work(began);
         }
         // What was sent before this turn's end is to be told first: tasks that ran since may wait for it.
         let untold = self.driver.borrow().has_untold();
@@ -75,6 +67,20 @@ impl Core {
         }
         self.counters.inputs_cut_short.add(1);
         now
+    }
+
+    /// Does what is to be done in this turn with its input applied, in the order of the stages.
+    fn decide_and_work(&self, began: Instant) {
+        let started = if self.expire_timers() { self.clock.now() } else { self.now.get() };
+        self.run(Stage::Decide, started, 1);
+
+        if self.tasks.is_ready(Stage::Work) {
+            self.submit();
+            self.run(Stage::Work, self.clock.now(), 1);
+        }
+        if self.tasks.is_ready(Stage::Background) {
+            self.run_background(began);
+        }
     }
 
     /// Whether anything but input is to be done in this turn.
@@ -185,12 +191,11 @@ impl Core {
     /// Wakes whose time has come. False if nobody's has.
     fn expire_timers(&self) -> bool {
         let now = self.now.get();
-        if !self.is_timer_due(now) {
-            return false;
-        }
+        let mut any = false;
         loop {
             let expired = self.timers.borrow_mut().expire_with_deadline(now);
-            let Some((due, waker)) = expired else { return true };
+            let Some((due, waker)) = expired else { return any };
+            any = true;
             self.counters.timers.add(1);
             self.counters.timer_lateness.record((now - due).as_nanos() as u64);
             wake(waker);
