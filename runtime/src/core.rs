@@ -89,8 +89,6 @@ pub(crate) struct Core {
     /// Where the kernel puts what it reads from the remote's event. It writes there only while a
     /// read is in flight, and nobody reads it.
     wake_count: Box<Cell<u64>>,
-    /// Completions that nobody was told of yet. If telling of one panics, the others stay here.
-    reaped: RefCell<VecDeque<Completion>>,
 }
 
 impl Core {
@@ -129,7 +127,6 @@ impl Core {
             counters: Counters::default(),
             registration: Cell::new(Some(registration)),
             wake_count: Box::default(),
-            reaped: RefCell::default(),
         });
         core.listen_for_wakes();
         core.remote.bell().name(core.driver.borrow().mailbox());
@@ -158,26 +155,19 @@ impl Core {
         }
     }
 
-    /// Tells everybody whom a completion concerns.
+    /// Tells everybody whom a completion concerns, of those that there are now.
     pub(crate) fn reap(&self) {
-        let mut reaped = self.reaped.borrow_mut();
-        let before = reaped.len();
-        self.driver.borrow_mut().completions(&self.counters, &mut reaped);
-        let came = (reaped.len() - before) as u64;
-        drop(reaped);
-        if came > 0 {
-            self.counters.completions.add(came);
-            self.counters.completion_batches.record(came);
-        }
-        self.tell();
-    }
-
-    /// Tells of what was reaped.
-    fn tell(&self) {
-        loop {
-            let next = self.reaped.borrow_mut().pop_front();
-            let Some(completion) = next else { return };
+        let most = self.driver.borrow_mut().look(&self.counters);
+        let mut came = 0;
+        while came < most {
+            let next = self.driver.borrow_mut().next();
+            let Some(completion) = next else { break };
+            came += 1;
             self.dispatch(completion);
+        }
+        if came > 0 {
+            self.counters.completions.add(came as u64);
+            self.counters.completion_batches.record(came as u64);
         }
     }
 
@@ -322,15 +312,13 @@ impl Core {
         // They hold the core, which holds them.
         drop((self.dirty.take(), self.parked.take(), connections, listeners));
         let deadline = self.clock.now() + patience;
+        let mut reaped = VecDeque::new();
         loop {
-            let drained = self.driver.borrow_mut().drain(
-                &self.counters,
-                &self.clock,
-                deadline,
-                &mut self.reaped.borrow_mut(),
-            );
+            let mut driver = self.driver.borrow_mut();
+            let drained = driver.drain(&self.counters, &self.clock, deadline, &mut reaped);
+            drop(driver);
             // Telling those concerned may make new requests, if only of a kind that ends soon.
-            self.tell();
+            reaped.drain(..).for_each(|completion| self.dispatch(completion));
             if !drained {
                 return false;
             }

@@ -75,14 +75,15 @@ impl AtOnce {
         }
     }
 
-    /// Tells of those that are done, and says how many. All that the kernel has said was noted before.
-    pub(super) fn tell(&mut self, into: &mut VecDeque<Completion>) -> usize {
-        let done = std::mem::take(&mut self.taken);
-        for _ in 0..done {
-            let Some(send) = self.sends.pop_front() else { break };
-            into.push_back(send);
-        }
-        done
+    /// How many are done, if all that the kernel has said was noted.
+    pub(super) fn done(&self) -> usize {
+        self.taken
+    }
+
+    /// Tells of the next of those.
+    pub(super) fn next(&mut self) -> Option<Completion> {
+        self.taken = self.taken.checked_sub(1)?;
+        self.sends.pop_front()
     }
 }
 
@@ -111,10 +112,8 @@ mod tests {
     use crate::driver::Kind;
 
     fn told(at_once: &mut AtOnce) -> Vec<(u32, i32)> {
-        let mut told = VecDeque::new();
-        at_once.tell(&mut told);
-        told.iter()
-            .map(|completion: &Completion| (completion.token.index, completion.result))
+        std::iter::from_fn(|| at_once.next())
+            .map(|completion| (completion.token.index, completion.result))
             .collect()
     }
 

@@ -203,7 +203,7 @@ impl Ring {
     /// # Safety
     ///
     /// Memory that the request points to stays valid, and unmoved, until the last completion with
-    /// this token has come out of [`Ring::completions`], or for ever: the kernel writes into what
+    /// this token has come out of [`Ring::next`], or for ever: the kernel writes into what
     /// it reads into, and reads the rest, at any time until then, even when the ring is closed.
     pub(crate) unsafe fn push(&mut self, request: Request, token: Token) {
         self.in_flight += 1;
@@ -254,7 +254,7 @@ impl Ring {
         !self.backlog.is_empty() || !self.submission().is_empty()
     }
 
-    /// Whether the kernel has something that [`Ring::completions`] would bring.
+    /// Whether the kernel has something that [`Ring::next`] would bring.
     pub(crate) fn has_completions(&mut self) -> bool {
         !self.reaped.is_empty() || !self.completion().is_empty() || self.has_deferred()
     }
@@ -311,46 +311,47 @@ impl Ring {
         self.enter(counters, true, until.as_ref()).map(drop)
     }
 
-    /// Moves completions to `into`: all that there are, or, if there are none, those that the kernel
-    /// put off and makes now.
-    pub(crate) fn completions(
-        &mut self,
-        counters: &Counters,
-        into: &mut VecDeque<Completion>,
-    ) -> io::Result<()> {
-        let before = into.len();
-        if !self.reaped.is_empty() {
-            into.append(&mut self.reaped);
-        }
-        self.reap(into);
-        if into.len() == before && self.has_deferred() {
+    /// How many completions there are; if none, the kernel makes those now that it put off. At most so
+    /// many come out of [`Ring::next`].
+    pub(crate) fn look(&mut self, counters: &Counters) -> io::Result<usize> {
+        if self.ready() == 0 && self.has_deferred() {
             self.enter(counters, false, None)?;
-            self.reap(into);
         }
-        // Of one that failed the completion may be among those that overflowed.
-        if !self.submission().cq_overflow() {
-            self.in_flight -= self.at_once.tell(into);
-        }
-        Ok(())
+        Ok(self.ready() + self.at_once.done())
     }
 
-    /// Empties the completion queue.
-    fn reap(&mut self, into: &mut VecDeque<Completion>) {
-        // SAFETY: as in `submission`; what else is used is another field.
-        let queue = unsafe { self.uring.as_ref().completion_shared() };
-        for entry in queue {
-            let flags = entry.flags();
-            let token = Token::from_user_data(entry.user_data());
-            self.at_once.note(entry.user_data(), token);
-            self.in_flight -= usize::from(!cqueue::more(flags));
-            into.push_back(Completion {
-                token,
-                result: entry.result(),
-                buffer: cqueue::buffer_select(flags),
-                buffer_more: cqueue::buffer_more(flags),
-                more: cqueue::more(flags),
-            });
+    /// How many completions the kernel has made.
+    fn ready(&mut self) -> usize {
+        self.reaped.len() + self.completion().len()
+    }
+
+    /// The next completion.
+    pub(crate) fn next(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.reaped.pop_front().or_else(|| self.pop()) {
+            return Some(completion);
         }
+        // Of one that failed the completion may be among those that overflowed.
+        if self.at_once.done() == 0 || self.submission().cq_overflow() {
+            return None;
+        }
+        self.in_flight -= 1;
+        self.at_once.next()
+    }
+
+    /// Takes the next out of the completion queue.
+    fn pop(&mut self) -> Option<Completion> {
+        let entry = self.completion().next()?;
+        let flags = entry.flags();
+        let token = Token::from_user_data(entry.user_data());
+        self.at_once.note(entry.user_data(), token);
+        self.in_flight -= usize::from(!cqueue::more(flags));
+        Some(Completion {
+            token,
+            result: entry.result(),
+            buffer: cqueue::buffer_select(flags),
+            buffer_more: cqueue::buffer_more(flags),
+            more: cqueue::more(flags),
+        })
     }
 
     /// Has the completion queue take a completion of each of so many requests.
@@ -359,9 +360,9 @@ impl Ring {
         if queue.capacity() - queue.len() < batch {
             drop(queue);
             counters.reaped_early.add(1);
-            let mut reaped = std::mem::take(&mut self.reaped);
-            self.reap(&mut reaped);
-            self.reaped = reaped;
+            while let Some(completion) = self.pop() {
+                self.reaped.push_back(completion);
+            }
         }
     }
 

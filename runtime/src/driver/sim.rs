@@ -156,6 +156,8 @@ pub(crate) struct Sim {
     overflown: VecDeque<Completion>,
     /// Of sends that were done at once.
     sent: Vec<Completion>,
+    /// What was found, and is not told yet.
+    found: VecDeque<Completion>,
     room: usize,
     buffers: Option<Buffers>,
     in_flight: usize,
@@ -198,6 +200,7 @@ impl Sim {
             posted: VecDeque::new(),
             overflown: VecDeque::new(),
             sent: Vec::new(),
+            found: VecDeque::new(),
             room: completions as usize,
             buffers: None,
             in_flight: 0,
@@ -229,7 +232,7 @@ impl Sim {
     }
 
     pub(crate) fn has_completions(&self) -> bool {
-        !self.posted.is_empty() || !self.overflown.is_empty()
+        !self.found.is_empty() || !self.posted.is_empty() || !self.overflown.is_empty()
     }
 
     pub(crate) fn has_untold(&self) -> bool {
@@ -310,11 +313,11 @@ impl Sim {
         self.overflown.is_empty() && self.posted.len() < self.room
     }
 
-    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut VecDeque<Completion>) {
+    pub(crate) fn look(&mut self, counters: &Counters) -> usize {
         match &mut self.looks {
             Some(looks) if *looks < LOOKS_WITHOUT_SLEEP => {
                 *looks += 1;
-                return;
+                return 0;
             }
             looks => *looks = None,
         }
@@ -330,8 +333,13 @@ impl Sim {
         for completion in sent.chain(self.posted.drain(..most.min(self.posted.len()))) {
             self.in_flight -= usize::from(!completion.more);
             state.mix(&said_of(&completion, self.core));
-            into.push_back(completion);
+            self.found.push_back(completion);
         }
+        self.found.len()
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Completion> {
+        self.found.pop_front()
     }
 
     /// Waits for a completion, until the deadline.

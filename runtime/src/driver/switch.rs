@@ -44,7 +44,7 @@ macro_rules! either {
 }
 
 /// A runtime whose ring fails can do nothing any more, and its tasks would wait for ever.
-fn broken(error: io::Error) {
+fn broken<T>(error: io::Error) -> T {
     panic!(
         "io_uring_enter failed for good ({error}): completions may be lost, and no request of this \
          runtime is known to end any more; drop the runtime and build another"
@@ -57,7 +57,7 @@ impl Driver {
     /// # Safety
     ///
     /// Memory that the request points to stays valid, and unmoved, until the last completion with
-    /// this token has come out of [`Driver::completions`], or for ever: the kernel writes into what
+    /// this token has come out of [`Driver::next`], or for ever: the kernel writes into what
     /// it reads into, and reads the rest, at any time until then, even when the ring is closed.
     #[inline]
     pub(crate) unsafe fn push(&mut self, request: Request, token: Token) {
@@ -75,7 +75,7 @@ impl Driver {
         either!(self, driver => driver.in_flight(), driver.in_flight())
     }
 
-    /// Whether [`Driver::completions`] would bring something that happened.
+    /// Whether [`Driver::next`] would bring something that happened.
     #[inline]
     pub(crate) fn has_completions(&mut self) -> bool {
         either!(self, driver => driver.has_completions(), driver.has_completions())
@@ -102,11 +102,17 @@ impl Driver {
             driver.wait(&mut || clock.now(), deadline));
     }
 
-    /// Moves completions to `into`.
+    /// Looks for completions. At most so many come out of [`Driver::next`].
     #[inline]
-    pub(crate) fn completions(&mut self, counters: &Counters, into: &mut VecDeque<Completion>) {
-        either!(self, driver => driver.completions(counters, into).unwrap_or_else(broken),
-            driver.completions(counters, into));
+    pub(crate) fn look(&mut self, counters: &Counters) -> usize {
+        either!(self, driver => driver.look(counters).unwrap_or_else(broken),
+            driver.look(counters))
+    }
+
+    /// The next completion of those that were looked for.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Completion> {
+        either!(self, driver => driver.next(), driver.next())
     }
 
     /// Cancels everything and waits, but not for ever, until nothing is in flight. It doesn't panic,
@@ -122,13 +128,13 @@ impl Driver {
         unsafe { self.push(Request::CancelAll, Token::NOBODY) };
         loop {
             let reaped = either!(self,
-                driver => driver.submit(counters).and_then(|()| driver.completions(counters, into)),
+                driver => driver.submit(counters).and_then(|()| driver.look(counters)),
                 {
                     driver.submit();
-                    driver.completions(counters, into);
-                    Ok(())
+                    Ok(driver.look(counters))
                 }
             );
+            into.extend(std::iter::from_fn(|| self.next()));
             if self.in_flight() == 0 {
                 return true;
             }

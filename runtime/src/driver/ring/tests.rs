@@ -1,6 +1,6 @@
 //! What is really asked of the kernel, beside what the probe says is used.
 
-use std::ptr;
+use std::{iter, ptr};
 
 use super::*;
 use crate::probe::probe;
@@ -64,10 +64,8 @@ fn a_completion_is_made_when_the_ring_asks_for_it_and_told_of_before() {
     unsafe { ring.push(Request::Read(read), Token::WAKE) };
     ring.submit(&counters).unwrap();
     // A message of its own, by which it tried whether there are any.
-    let mut told = VecDeque::new();
-    ring.completions(&counters, &mut told).unwrap();
-    assert!(told.iter().all(|told| told.token == Token::NOBODY));
-    told.clear();
+    ring.look(&counters).unwrap();
+    assert!(iter::from_fn(|| ring.next()).all(|told| told.token == Token::NOBODY));
     let one = 1_u64;
     // SAFETY: eight bytes are read from the number.
     unsafe { libc::write(event.as_raw_fd(), (&raw const one).cast(), 8) };
@@ -75,8 +73,9 @@ fn a_completion_is_made_when_the_ring_asks_for_it_and_told_of_before() {
     std::thread::yield_now();
     assert!(ring.completion().is_empty(), "it broke into what the thread was at");
     assert!(ring.submission().taskrun(), "nobody would know that there is one");
-    ring.completions(&counters, &mut told).unwrap();
-    assert_eq!(told.iter().map(|told| told.result).collect::<Vec<_>>(), [8]);
+    assert_eq!(ring.look(&counters).unwrap(), 1);
+    assert_eq!(ring.next().map(|told| told.result), Some(8));
+    assert!(ring.next().is_none());
 }
 
 #[test]
