@@ -20,7 +20,7 @@ pub(super) const ALL: &[Mutation] = &[
         "the rest of a short send is lost",
         SENDING,
         "        self.let_go_of(taken);",
-        "        self.let_go_of(if taken > 0 { self.sending.out.borrow().batch.queued() } else { 0 });",
+        "        let all = self.sending.out.borrow().batch.queued();\n        self.let_go_of(if taken > 0 { all } else { 0 });",
     ),
     mutation(
         "who found no buffer is not asked to receive again",
@@ -78,8 +78,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a send that found no room passes for done while what says so overflows",
         RING,
-        "        if !self.submission().cq_overflow() {\n            self.in_flight -= self.at_once.tell(into);\n        }",
-        "        self.in_flight -= self.at_once.tell(into);",
+        "        if self.at_once.done() == 0 || self.submission().cq_overflow() {",
+        "        if self.at_once.done() == 0 {",
     )
     .held_in("sending", "a_completion_queue_that_overflows_does_not_hide_what_found_no_room"),
     mutation(
