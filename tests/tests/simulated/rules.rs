@@ -311,3 +311,17 @@ fn a_server_without_power_is_found_out_by_its_silence_and_costs_no_call() {
         assert!(report.servers[0].started >= probes(&report), "{policy:?}");
     }
 }
+
+#[test]
+fn a_call_that_loses_all_its_servers_waits_for_one_no_longer_than_its_client_is_patient() {
+    // What is judged is that a timer sees to it: its deadline's would come much later.
+    let mut scenario = pair(18, 0);
+    scenario.calls = 1;
+    scenario.deadline = Span::Fixed(5_000 * MS);
+    let at = scenario.warm_up + 5 * MS + 500 * US;
+    let kill = |server| Fault { at, lasts: 40 * MS, what: What::Kill(server) };
+    scenario.faults = vec![kill(0), kill(1)];
+    let report = hold(&scenario);
+    assert_eq!(report.clients[0].stranded, 1, "it had no server to wait for: {report:?}");
+    assert_eq!(report.succeeded, 1 + probes(&report));
+}
