@@ -13,7 +13,8 @@
 //! silently never cancel.
 //!
 //! A side that wants to leave says so ([`Link::leave`]): the other sends it nothing new, and what
-//! was accepted comes to its end before the connection does.
+//! was accepted comes to its end before the connection does. Behind the go-away goes a ping: once it
+//! is answered, all that the other side had sent before it knew is here ([`Link::is_leave_heard`]).
 
 use core::mem;
 use core::time::Duration;
@@ -125,8 +126,22 @@ pub enum LinkEvent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Leaving {
     No,
-    Owed { within: Duration, until: Instant },
-    Said { until: Instant },
+    Owed {
+        within: Duration,
+        until: Instant,
+    },
+    /// The go-away is out, and the ping behind it next.
+    Said {
+        until: Instant,
+    },
+    /// So is the ping.
+    Asked {
+        until: Instant,
+        token: u64,
+    },
+    Heard {
+        until: Instant,
+    },
 }
 
 /// One end of a connection, above the bytes and below the calls.
@@ -283,6 +298,11 @@ impl Link {
         if let Some(sent) = self.ping_sent.take() {
             self.round_trip.measured(now - sent);
         }
+        if let Leaving::Asked { until, token } = self.leaving
+            && ping.token >= token
+        {
+            self.leaving = Leaving::Heard { until };
+        }
     }
 
     /// The next frame to send, until there is none.
@@ -304,6 +324,9 @@ impl Link {
             self.last_token += 1;
             self.last_ping = now;
             self.ping_sent = Some(now);
+            if let Leaving::Said { until } = self.leaving {
+                self.leaving = Leaving::Asked { until, token: self.last_token };
+            }
             return Some(Frame::Ping(Ping { token: self.last_token }));
         }
         self.poll_leave()
@@ -314,8 +337,13 @@ impl Link {
             return None;
         };
         let peer = self.peer.as_ref()?;
+        if !peer.features.has(Features::GO_AWAY) {
+            self.leaving = Leaving::Heard { until };
+            return None;
+        }
         self.leaving = Leaving::Said { until };
-        peer.features.has(Features::GO_AWAY).then_some(Frame::GoAway(GoAway { within }))
+        self.ping_owed = true;
+        Some(Frame::GoAway(GoAway { within }))
     }
 
     /// When to call [`Link::on_timeout`] next.
@@ -367,13 +395,27 @@ impl Link {
     fn drained_at(&self) -> Instant {
         match self.leaving {
             Leaving::No => Instant::FAR_FUTURE,
-            Leaving::Owed { until, .. } | Leaving::Said { until } => until,
+            Leaving::Owed { until, .. }
+            | Leaving::Said { until }
+            | Leaving::Asked { until, .. }
+            | Leaving::Heard { until } => until,
         }
     }
 
     /// This side is about to close the connection, once what it accepted has ended.
     pub fn is_leaving(&self) -> bool {
         self.leaving != Leaving::No
+    }
+
+    /// This side leaves, and nothing more comes from a sound peer but what belongs to what it has
+    /// begun: it answered a ping that was behind the go-away, or has not said hello. One that can't
+    /// hear of a leave is not waited for.
+    pub const fn is_leave_heard(&self) -> bool {
+        match self.leaving {
+            Leaving::No | Leaving::Said { .. } | Leaving::Asked { .. } => false,
+            Leaving::Owed { .. } => self.peer.is_none(),
+            Leaving::Heard { .. } => true,
+        }
     }
 
     /// The other side is about to close the connection, at this time at the latest: nothing new

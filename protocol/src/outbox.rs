@@ -265,6 +265,15 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         }
     }
 
+    /// Takes back a payload of which nothing was sent, if there is one: for a side that may begin
+    /// nothing new, as the other leaves. Returns whose it was.
+    pub fn take_back(&mut self) -> Option<Attempt> {
+        let unsent = self.sending.iter().find(|sending| sending.done.is_none())?;
+        let (attempt, of) = unsent.head.name();
+        self.cut(attempt, of);
+        Some(attempt)
+    }
+
     /// How many bytes of payloads wait to be sent.
     pub const fn waiting(&self) -> usize {
         self.waiting

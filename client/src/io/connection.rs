@@ -217,7 +217,7 @@ impl<'a> Connection<'a> {
         match self.link.on_frame(frame, now)? {
             LinkEvent::NotMine => self.on_call_frame(frame)?,
             LinkEvent::Up => self.on_up(),
-            LinkEvent::Leaving => self.shell.state.borrow_mut().calls.on_leaving(self.replica),
+            LinkEvent::Leaving => self.on_leaving(now),
             _ => {
                 if let (Frame::Pong(_), Some(rtt)) = (frame, self.link.rtt()) {
                     self.shell.state.borrow_mut().calls.on_rtt(self.replica, rtt);
@@ -225,6 +225,15 @@ impl<'a> Connection<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The replica leaves: what has begun to go there goes on, and the rest goes elsewhere.
+    fn on_leaving(&self, now: Instant) {
+        let mut state = self.shell.state.borrow_mut();
+        state.calls.on_leaving(self.replica);
+        while let Some(attempt) = self.line.as_ref().and_then(|line| line.take_back()) {
+            state.calls.on_left_behind(self.replica, attempt, now);
+        }
     }
 
     fn on_call_frame(&mut self, frame: &Frame<'_>) -> Result<(), Ended> {

@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bowline_protocol::{
-    Assembly, Cancel, CancelReason, Cut, Features, Frame, Methods, OptionSet, Outbox, PayloadOf,
-    Peer, Request, codec, options,
+    Assembly, Attempt, Cancel, CancelReason, Cut, Features, Frame, Methods, OptionSet, Outbox,
+    PayloadOf, Peer, Request, codec, options,
 };
 use bowline_runtime::net::TcpStream;
 use bowline_runtime::payload::Payload;
@@ -108,6 +108,11 @@ impl Line {
         }
         self.send(&Frame::Cancel(cancel));
         false
+    }
+
+    /// Takes back a request of which nothing has left, if there is one.
+    pub(super) fn take_back(&self) -> Option<Attempt> {
+        self.outbox.borrow_mut().take_back()
     }
 
     /// Hands over as much of the large requests as may lie before the next small frame.
@@ -239,6 +244,9 @@ mod tests {
                 lifetime: Duration::ZERO,
             };
             assert!(line.cancel(cancel(2)), "nothing of it had left");
+            assert!(line.request(request(3), &OptionSet::NONE, &payload, now()));
+            assert_eq!(line.take_back(), Some(request(3).attempt));
+            assert_eq!(line.take_back(), None, "the first has begun");
             assert!(!line.cancel(cancel(1)), "its server has to be told");
             assert!(line.outbox.borrow().is_empty());
         });

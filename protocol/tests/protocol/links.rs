@@ -414,7 +414,7 @@ fn who_leaves_says_so_and_goes_when_its_time_is_over() {
     let said = pair.now;
     pair.ends[1].link.leave(ms(300), said);
     pair.run_for(ms(2));
-    assert_eq!(pair.ends[0].events.last(), Some(&LinkEvent::Leaving));
+    assert!(pair.ends[0].events.contains(&LinkEvent::Leaving));
     assert_eq!(pair.ends[0].link.peer_leaves(), Some(said + ms(301)));
     pair.run_for(ms(500));
     let (at, error) = pair.ends[1].ended.clone().unwrap();
@@ -439,7 +439,46 @@ fn who_leaves_before_it_is_up_says_so_when_it_knows_whom_it_tells_and_nothing_el
     let greeting = Frame::Hello(Hello { features, ..client() });
     link.on_frame(&greeting, start()).expect("a hello");
     assert!(!link.is_up());
-    assert_eq!(said(&mut link), ["hello-ack", "ping", "go-away"]);
+    assert_eq!(said(&mut link), ["hello-ack", "ping", "go-away", "ping"]);
+}
+
+/// What the other side sent before it knew of the leave is here once it answers the ping behind it.
+#[test]
+fn a_leave_is_heard_when_the_ping_behind_it_is_answered() {
+    let features = Features::GO_AWAY;
+    let config = LinkConfig::default();
+    let mut pair = Pair::new(
+        Link::dialled(Hello { features, ..client() }, None, config, start()),
+        Link::accepted(Hello { features, ..server(2) }, config, start()),
+    );
+    pair.run_for(ms(10));
+    // One ping is out already, and its answer says nothing of the leave.
+    let now = pair.now + config.ping_after;
+    let link = &mut pair.ends[1].link;
+    link.on_timeout(now).expect("it is only quiet");
+    let Some(Frame::Ping(before)) = link.poll_transmit(now) else { panic!("no ping") };
+    link.leave(ms(300), now);
+    assert!(matches!(link.poll_transmit(now), Some(Frame::GoAway(_))));
+    link.on_frame(&Frame::Pong(before), now).expect("a pong");
+    let Some(Frame::Ping(behind)) = link.poll_transmit(now) else { panic!("no ping") };
+    link.on_frame(&Frame::Pong(before), now).expect("a pong");
+    assert!(!link.is_leave_heard());
+    link.on_frame(&Frame::Pong(behind), now).expect("a pong");
+    assert!(link.is_leave_heard());
+}
+
+#[test]
+fn a_leave_waits_for_none_who_can_not_hear_it_or_said_nothing_yet() {
+    let mut stranger = Link::accepted(server(2), LinkConfig::default(), start());
+    assert!(!stranger.is_leave_heard(), "it does not leave");
+    stranger.leave(ms(300), start());
+    assert!(stranger.is_leave_heard(), "a stranger has sent nothing");
+    let mut pair = Pair::client_and_server();
+    pair.run_for(ms(10));
+    let (link, now) = (&mut pair.ends[1].link, pair.now);
+    link.leave(ms(300), now);
+    assert_eq!(link.poll_transmit(now), None);
+    assert!(link.is_leave_heard(), "this one can't hear of it");
 }
 
 #[test]

@@ -149,6 +149,11 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
         self.transmit();
     }
 
+    /// Nothing new comes from a sound other side: it knows that this one leaves.
+    pub(super) fn is_leave_heard(&self) -> bool {
+        self.link.borrow().is_leave_heard()
+    }
+
     /// Where a twin's cancel on this connection comes from.
     fn origin(&self) -> Origin {
         let link = self.link.borrow();

@@ -23,11 +23,17 @@ impl<S: Service> Shell<S> {
         self.acceptors.borrow_mut().push(acceptor);
     }
 
-    /// No copy is here, and no reply on its way.
+    /// No copy is here or on its way here, and no reply on its way out.
     fn has_nothing_left(&self) -> bool {
         let stats = self.core.borrow().stats();
         stats.queued + stats.running == 0
-            && self.accepted.borrow().iter().flatten().all(|connection| connection.out.is_empty())
+            && self.assembling.get() == 0
+            && self
+                .accepted
+                .borrow()
+                .iter()
+                .flatten()
+                .all(|connection| connection.out.is_empty() && connection.is_leave_heard())
     }
 
     /// Takes on nothing new, waits for what is here until its time is up, and says goodbye.

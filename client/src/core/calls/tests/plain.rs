@@ -254,6 +254,20 @@ fn a_copy_goes_again_past_a_replica_that_is_too_far_for_what_is_left() {
 }
 
 #[test]
+fn a_copy_that_had_not_begun_to_leave_when_its_replica_did_goes_elsewhere_whatever_it_does() {
+    let mut world = World::new();
+    let spec = Spec { idempotent: false, ..world.spec(world.none) };
+    let call = world.try_start(spec).unwrap();
+    world.sends.clear();
+    world.calls.on_leaving(A);
+    world.calls.on_left_behind(A, attempt(call, 0), world.now);
+    world.drain();
+    assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+    assert!(world.ok(B, call, 1).is_some());
+    world.at_rest();
+}
+
+#[test]
 fn when_all_that_are_left_are_too_far_the_deadline_is_held_to_have_passed() {
     let mut world = World::new();
     let call = world.start(world.none);
