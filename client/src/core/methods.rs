@@ -108,6 +108,9 @@ impl Methods {
             *earlier = *later;
         }
         *later = Some((place, span));
+        if class.typical == 0.0 {
+            class.typical = nanos(span).max(1) as f64;
+        }
         let ratio = class.ratio(span);
         class.typical *= if ratio > 1.0 { 1.0 + STEP } else { 1.0 / (1.0 + STEP) };
         ratio
@@ -184,12 +187,9 @@ impl Methods {
 }
 
 impl Class {
-    fn ratio(&mut self, span: Duration) -> f64 {
-        let nanos = nanos(span).max(1) as f64;
-        if self.typical == 0.0 {
-            self.typical = nanos;
-        }
-        nanos / self.typical
+    /// `span` as a multiple of what copies take; 1 until one was answered.
+    fn ratio(&self, span: Duration) -> f64 {
+        if self.typical == 0.0 { 1.0 } else { nanos(span) as f64 / self.typical }
     }
 }
 
@@ -232,6 +232,17 @@ mod tests {
         }
         let ratio = methods.censored(class, Duration::from_millis(1), now);
         assert!((0.9..1.1).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn a_copy_that_nobody_waited_for_does_not_say_what_copies_take() {
+        let now = Instant::from_nanos(1);
+        let mut methods = Methods::new(2, Duration::from_secs(1));
+        let class = methods.class(kind(1), now);
+        assert_eq!(methods.censored(class, Duration::from_nanos(1), now), 1.0);
+        assert_eq!(methods.answered(class, 0, Duration::from_millis(1), now), 1.0);
+        let twice = methods.censored(class, Duration::from_millis(2), now);
+        assert!((2.0..2.1).contains(&twice), "{twice}");
     }
 
     #[test]

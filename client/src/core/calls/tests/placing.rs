@@ -142,6 +142,24 @@ fn a_hedge_does_not_go_to_a_replica_that_is_slow_itself() {
 }
 
 #[test]
+fn a_caller_that_gives_up_at_once_makes_no_replica_slow() {
+    let mut world = World::new();
+    let dropped = world.start(world.hedged);
+    world.now += Duration::from_nanos(1);
+    world.calls.cancel(dropped, world.now);
+    world.ended(A, dropped, 0, How::Withdrawn);
+    for _ in 0..100 {
+        world.sends.clear();
+        let call = world.start(world.hedged);
+        world.pass(HEDGE_DELAY);
+        let [_, (hedge, _)] = world.sends[..] else { panic!("{:?}", world.calls.counters()) };
+        world.pass(MS(1));
+        world.ok(hedge, call, 1).unwrap();
+        world.ended(A, call, 0, How::Withdrawn);
+    }
+}
+
+#[test]
 fn a_replica_that_is_taken_out_finishes_what_it_has_and_gets_nothing_new() {
     let mut world = World::new();
     let call = world.start(world.none);
