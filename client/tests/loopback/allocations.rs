@@ -1,11 +1,14 @@
 //! After a warm-up nothing allocates, whatever the policy.
 
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bowline_client::Client;
 use bowline_client::core::{
-    Budget, BudgetConfig, Calls, Candidate, Config, Delay, Effect, HedgePolicy, Percentile, Policy,
-    PolicyId, Spec, TiePolicy,
+    Budget, BudgetConfig, Calls, Candidate, Config, Delay, Effect, HedgePolicy, Percentile,
+    PickRule, Policy, PolicyId, Spec, TiePolicy,
 };
 use bowline_protocol::{
     Attempt, ClientId, Ended, How, Load, ReplicaId, Reply, Request, Station, Status,
@@ -13,8 +16,8 @@ use bowline_protocol::{
 use bowline_runtime::counting::{CountingAllocator, allocations};
 use bowline_runtime::{Instant, Runtime};
 
-use crate::remote::servers;
-use crate::server::{READ, hedged, patient, tied};
+use crate::remote::{first_answers, servers};
+use crate::server::{Answer, READ, hedged, patient, tied};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -125,6 +128,47 @@ fn the_shell_does_not_allocate() {
             // On a machine that stands still now and then, more may be out at once than ever
             // before, and some table grows. What allocates for each call counts to a thousand.
             assert!(allocations() - before < 20, "{}", allocations() - before);
+        }
+    });
+}
+
+#[test]
+fn hedges_that_win_losers_that_are_cancelled_and_calls_that_are_dropped_do_not_allocate() {
+    let (cores, replicas) = servers();
+    first_answers(&cores, Answer::Wait);
+    Runtime::builder().build().unwrap().block_on(async {
+        let mut config = patient(replicas);
+        // A third of the calls goes to the one that does not answer first.
+        config.core.pick = PickRule::RoundRobin;
+        config.core.eject = None;
+        let ample = BudgetConfig { fraction: 1.0, burst: 10_000, ..BudgetConfig::default() };
+        config.core.budget = Budget::new(ample).unwrap().into();
+        let client = Client::connect(config).await.unwrap();
+        let delay = Delay::Fixed(Duration::from_micros(100));
+        let hedge = HedgePolicy { delay, auto_off: None, ..HedgePolicy::default() };
+        let policy = client.register(Policy::Hedged(hedge)).unwrap();
+        for round in 0..4 {
+            let (counted, before) = (client.counters(), allocations());
+            for number in 0..1_000 {
+                let call = client.call(READ, [9; 64]).idempotent().policy(policy);
+                let mut call = call.deadline(Duration::from_millis(100)).into_future();
+                if number % 10 == 0 {
+                    poll_fn(|context| {
+                        assert!(Pin::new(&mut call).poll(context).is_pending());
+                        Poll::Ready(())
+                    })
+                    .await;
+                } else if let Ok(reply) = call.await {
+                    // Where the machine stands still, a hedge may find all replicas slow.
+                    assert_eq!(reply[..], [9; 64]);
+                }
+            }
+            let allocated = allocations() - before;
+            let counted = client.counters().since(&counted);
+            assert_eq!(counted.cancelled, 100);
+            assert!(counted.hedge_wins > 100 && counted.withdrawn > 100, "{counted:?}");
+            // The first warms up. Of the others see above.
+            assert!(round == 0 || allocated < 20, "{allocated} in round {round}");
         }
     });
 }

@@ -31,6 +31,14 @@ thread_local! {
     static SERVERS: std::cell::RefCell<Vec<std::rc::Rc<Server>>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
+/// The first of them does that from now on.
+pub(crate) fn first_answers(handle: &Handle, answer: Answer) {
+    let set = handle.spawn(move || async move {
+        SERVERS.with_borrow(|servers| servers[0].answer.set(answer));
+    });
+    set.wait().unwrap();
+}
+
 /// Waits on the servers' core until that is so of the first of them.
 fn until(handle: &Handle, what: impl Fn(&Server) -> bool + Send + 'static) {
     let wait = handle.spawn(|| async move {
@@ -113,10 +121,7 @@ fn dropping_the_future_on_its_thread_cancels_on_the_wire() {
     let mut config = patient(replicas);
     config.core.pick = bowline_client::core::PickRule::First;
     let client = block_on(Remote::connect(cores.handles(), config)).unwrap();
-    let silence = servers.spawn(|| async {
-        SERVERS.with_borrow(|servers| servers[0].answer.set(Answer::Silence));
-    });
-    silence.wait().unwrap();
+    first_answers(&servers, Answer::Silence);
     let calling = client.call(READ, *b"x").deadline(DEADLINE).into_future();
     until(&servers, |server| server.seen() == 1);
     drop(calling);
