@@ -3,20 +3,23 @@
 //! What the rules are worth depends on the replicas. Simulated, at four fifths of what they can do: five
 //! replicas of four slots each, service times exponential around 4 ms, plain calls of 10 and of 100
 //! clients; p99 and p99.9 in ms. *Slow*: one takes three times as long. *Stalls*: each stands still for
-//! 50 ms about once a second. *Swing*: each takes three times as long, or not, anew every 100 ms.
+//! 50 ms about once a second. *Swing*: each takes three times as long, or not, in spells of a few
+//! hundred ms.
 //!
-//! | clients | rule                  | equal     | slow        | stalls    | swing     |
-//! |---------|-----------------------|-----------|-------------|-----------|-----------|
-//! | 10      | `PowerOfTwo`          | 21.7 30.7 | 56.5 97.6   | 52.0 67.5 | 113 158   |
-//! | 10      | `HotCold`             | 22.5 31.9 | 44.0 77.8   | 56.9 81.2 | 138 193   |
-//! | 10      | `C3 { clients: 10 }`  | 19.9 28.7 | 27.2 53.6   | 44.5 58.0 | 93 147    |
-//! | 100     | `PowerOfTwo`          | 25.8 36.9 | 1320 1421   | 65.4 102  | 262 327   |
-//! | 100     | `HotCold`             | 25.7 35.8 | 32.8 70.4   | 62.2 100  | 267 353   |
-//! | 100     | `C3 { clients: 100 }` | 22.5 31.5 | 36.9 69.2   | 51.9 66.7 | 127 176   |
-//! | 100     | `C3 { clients: 1 }`   | 23.2 32.3 | 43.7 90.5   | 56.2 75.8 | 249 344   |
+//! | clients | rule                  | equal      | slow       | stalls     | swing      |
+//! |---------|-----------------------|------------|------------|------------|------------|
+//! | 10      | `PowerOfTwo`          | 21.3 30.6  | 55.7 91.6  | 53.7 77.6  | 128 463    |
+//! | 10      | `HotCold`             | 22.6 31.6  | 42.9 74.5  | 57.7 91.7  | 151 553    |
+//! | 10      | `C3 { clients: 10 }`  | 19.6 28.4  | 26.4 52.2  | 45.4 59.7  | 123 445    |
+//! | 100     | `PowerOfTwo`          | 26.0 35.3  | 2360 13302 | 69.4 110   | 342 656    |
+//! | 100     | `HotCold`             | 25.6 35.6  | 31.4 61.2  | 65.1 112   | 336 693    |
+//! | 100     | `C3 { clients: 100 }` | 22.0 31.5  | 40.0 75.8  | 53.4 74.3  | 139 212    |
+//! | 100     | `C3 { clients: 1 }`   | 23.1 32.5  | 43.0 79.2  | 60.7 103   | 375 1026   |
 //!
-//! (400 000 calls each, of which the first tenth is left out. The slow replica of 100 clients that each
-//! know little of it is overrun by `PowerOfTwo`: its queue grows without end.)
+//! (200 000 calls each, of which the first tenth is left out: made by `BOWLINE_CALLS=200000 cargo test
+//! --release -p bowline-tests --test simulated picking:: -- --nocapture`, which also runs as a test. The
+//! slow replica of 100 clients that each know little of it is overrun by `PowerOfTwo`: its queue grows
+//! without end.)
 
 use core::time::Duration;
 
