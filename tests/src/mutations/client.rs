@@ -18,6 +18,7 @@ const LINES: &str = "client/src/core/calls/lines.rs";
 const REPEAT: &str = "client/src/core/calls/repeat.rs";
 const REPLICAS: &str = "client/src/core/replicas.rs";
 const HEALTH: &str = "client/src/core/health.rs";
+const METHODS: &str = "client/src/core/methods.rs";
 const GUARD: &str = "client/src/core/guard.rs";
 const POLICIES: &str = "client/src/core/policies.rs";
 const PICK: &str = "client/src/core/pick.rs";
@@ -431,6 +432,62 @@ pub(super) const ALL: &[Mutation] = &[
         "            PickRule::C3 { .. } => drawn[0] = place,",
     )
     .held_by("core::pick::tests::the_best_of_all_by_what_answers_take_is_taken_and_one_that_is_new_is_not_flooded"),
+    mutation(
+        "hedging goes on however much waits on the servers",
+        FRAMES,
+        "        self.note(slot, Event::Reply { queued: reply.load.queued });",
+        "        self.note(slot, Event::Reply { queued: 0 });",
+    )
+    .held_by("core::calls::tests::switching::servers_that_say_how_much_waits_there_switch_hedging_off"),
+    mutation(
+        "hedges that win are not seen to",
+        ENDS,
+        "(Ok(()), Some(Winner { cause: Cause::Hedge, .. })) => self.note(slot, Event::Won),",
+        "(Ok(()), Some(Winner { cause: Cause::Hedge, .. })) => {}",
+    )
+    .held_by("core::calls::tests::switching::hedges_that_win_leave_hedging_on"),
+    mutation(
+        "calls that fail are not seen to",
+        ENDS,
+        "(Err(error), _) if is_trouble(error.kind) => self.note(slot, Event::Failed),",
+        "(Err(error), _) if is_trouble(error.kind) => {}",
+    )
+    .held_by("core::calls::tests::switching::calls_that_fail_switch_hedging_off"),
+    mutation(
+        "hedges that fall due are not counted",
+        EXTRA,
+        "        self.methods.hedging(call.class, call.policy).guard.note(Event::Due);",
+        "        let _ = (&mut self.methods, Event::Due);",
+    )
+    .held_by("core::calls::tests::switching::far_more_hedges_than_the_percentile_implies_switch_hedging_off"),
+    mutation(
+        "a replica that comes back is as warm as it was",
+        CALLS,
+        "        replica.warm_since = None;",
+        "        // It is as warm as it was.",
+    )
+    .held_by("core::calls::tests::balancing::a_replica_that_comes_back_warms_up_to_its_share_from_its_first_call_on"),
+    mutation(
+        "a report of load is gone by until the next",
+        BEGIN,
+        "        replica.uses = replica.uses.saturating_sub(1);",
+        "        replica.uses = replica.uses.saturating_sub(0);",
+    )
+    .held_by("core::calls::tests::balancing::a_replica_is_hot_by_what_it_and_others_report_until_its_report_is_used_up"),
+    mutation(
+        "a copy to a far replica is expected as soon as one to a near one",
+        BEGIN,
+        "        let kind = call.kind.at(replica.placement.distance);",
+        "        let kind = call.kind;",
+    )
+    .held_by("core::calls::tests::placing::calls_of_another_class_size_label_or_distance_do_not_teach_the_delay"),
+    mutation(
+        "who gives up before any answer came says what copies take",
+        METHODS,
+        "        if self.typical == 0.0 { 1.0 } else { nanos(span) as f64 / self.typical }",
+        "        nanos(span) as f64 / self.typical.max(1.0)",
+    )
+    .held_by("core::methods::tests::a_copy_that_nobody_waited_for_does_not_say_what_copies_take"),
     mutation(
         "a call that follows another policy has none of its method's limits",
         POLICIES,
