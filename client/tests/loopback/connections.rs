@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use bowline_client::io::{Live, MethodConfig};
 use bowline_client::{Client, Config, ConnectError, Replica};
-use bowline_protocol::{ErrorKind, Features, Method, MethodInfo, ReplicaId, ServiceInfo};
+use bowline_protocol::{
+    ErrorKind, Features, Frame, GoAway, Method, MethodInfo, ReplicaId, ServiceInfo,
+};
+use bowline_runtime::{JoinHandle, spawn, yield_now};
 
 use crate::server::{Answer, LONG, READ, Server, World, config, run};
 
@@ -32,12 +35,37 @@ fn a_replica_that_stops_reading_is_sent_so_much_and_the_rest_goes_elsewhere() {
         let calls: Vec<_> = (0..100)
             .map(|_| {
                 let call = world.client.call(READ, vec![7; 1_000_000]).idempotent();
-                bowline_runtime::spawn(call.deadline(LONG).into_future())
+                spawn(call.deadline(LONG).into_future())
             })
             .collect();
         one.until(|one| one.seen() + two.seen() >= 80).await;
         assert!(world.client.counters().waited_for_room > 0, "they, too, read in their time");
-        calls.iter().for_each(bowline_runtime::JoinHandle::abort);
+        calls.iter().for_each(JoinHandle::abort);
+    });
+}
+
+#[test]
+fn large_requests_that_had_to_wait_go_elsewhere_when_their_replica_leaves() {
+    const CALLS: usize = 1000;
+    run(async {
+        let servers = [1, 2].map(Server::start);
+        let [leaves, stays] = &servers;
+        leaves.features.set(Features::OPTIONS.with(Features::SEGMENTS));
+        let mut config = config(&servers);
+        config.core.max_backlog = usize::MAX;
+        let client = Client::connect(config).await.unwrap();
+        leaves.deaf.set(true);
+        // The kernel does not even take the first segment of each for one that does not read.
+        let call = || client.call(READ, vec![7; 40_000]).deadline(LONG).into_future();
+        let calls: Vec<_> = (0..CALLS).map(|_| spawn(call())).collect();
+        while client.counters().attempts < CALLS as u64 {
+            yield_now().await;
+        }
+        assert_eq!(stays.seen(), 0);
+        leaves.say(&Frame::GoAway(GoAway { within: LONG }));
+        // They must not run twice, and have not run.
+        stays.until(|stays| stays.seen() >= CALLS / 4).await;
+        calls.iter().for_each(JoinHandle::abort);
     });
 }
 
@@ -59,7 +87,7 @@ fn a_broken_connection_is_dialled_again() {
         server.break_connections();
         server.until(|server| server.accepted.get() == 2).await;
         while world.client.connected() < 3 {
-            bowline_runtime::yield_now().await;
+            yield_now().await;
         }
         assert!(world.client.call(READ, b"x").deadline(DEADLINE).await.is_ok());
         assert_eq!(server.seen(), 1);
@@ -79,7 +107,7 @@ fn one_replica_in_reach_is_enough_once_patience_is_over() {
         assert!(client.call(READ, b"x").deadline(DEADLINE).await.is_ok());
         let server = Server::start_at(1, servers[0].address);
         while client.connected() < 2 {
-            bowline_runtime::yield_now().await;
+            yield_now().await;
         }
         assert_eq!(server.accepted.get(), 1);
     });

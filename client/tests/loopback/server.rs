@@ -10,7 +10,7 @@ use bowline_client::{Client, Config, Replica};
 use bowline_protocol::link::LinkEvent;
 use bowline_protocol::{
     Cancel, Ended, Features, Frame, Hello, How, Inbox, Link, LinkConfig, Load, Method, Overloaded,
-    ReplicaId, Reply, Request, ServiceInfo, Started, Station, Status, codec,
+    ReplicaId, Reply, Request, ServiceInfo, Started, Station, Status, Takes, codec,
 };
 use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use bowline_runtime::{JoinHandle, Notify, Runtime, Stage, now, spawn_at, timeout};
@@ -46,6 +46,8 @@ pub(crate) struct Server {
     pub(crate) executes: Cell<bool>,
     /// It reads no more.
     pub(crate) deaf: Cell<bool>,
+    /// What its hello says that it can do.
+    pub(crate) features: Cell<Features>,
     /// What its hello says of its methods.
     pub(crate) methods: Cell<Option<&'static ServiceInfo>>,
     /// What the last client that said hello understands.
@@ -72,6 +74,7 @@ impl Server {
             executes: Cell::new(true),
             deaf: Cell::new(false),
             answer: Cell::new(Answer::Echo),
+            features: Cell::default(),
             methods: Cell::default(),
             understood: Cell::default(),
             requests: RefCell::default(),
@@ -105,6 +108,8 @@ impl Server {
     async fn speak(&self, stream: TcpStream) {
         let station = Station { replica: ReplicaId(self.id), core: 0 };
         let mut hello = Hello::server(station, vec![self.address.port()]);
+        hello.features = self.features.get();
+        hello.takes = Some(Takes { frame: 1 << 20, payload: 64 << 20 });
         hello.methods = self.methods.get().map(ServiceInfo::to_methods);
         let mut link = Link::accepted(hello, LinkConfig::default(), now());
         let mut inbox = Inbox::new(1 << 20);
@@ -174,6 +179,12 @@ impl Server {
             }
         };
         timeout(LONG, wait).await.expect("it did not come to that");
+    }
+
+    /// Says something on each connection, out of turn.
+    pub(crate) fn say(&self, frame: &Frame<'_>) {
+        let streams = self.streams.borrow();
+        streams.iter().for_each(|stream| stream.send_with(|out| codec::encode(frame, out)));
     }
 
     pub(crate) fn seen(&self) -> usize {
