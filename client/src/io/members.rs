@@ -4,7 +4,7 @@
 //! closed once all that is out there has ended. Only then is it dialled where it is now. So a change
 //! loses no call, if there is another replica to go to meanwhile.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -37,10 +37,15 @@ impl Drop for Owned {
 
 struct Member {
     id: ReplicaId,
-    /// Whom the task dials, if not now then soon; None: the replica is not in the set any more.
+    /// Whom it dials, if not now then soon; None: the replica is not in the set any more.
     wanted: Option<Replica>,
-    task: Option<Owned>,
+    /// The task that keeps its connection, if there is one.
+    kept: Kept,
+    /// The task that changes that, the last one only: a change ends the one before it.
+    change: Option<Owned>,
 }
+
+type Kept = Rc<Cell<Option<Owned>>>;
 
 /// All of them, those included that are being left.
 pub(super) struct Members {
@@ -84,10 +89,10 @@ impl Members {
         }
         for replica in replicas {
             if !all.iter().any(|member| member.id == replica.id) {
-                let kept =
-                    connection::keep(self.shell.clone(), replica.clone(), self.terms.clone());
-                let task = Some(Owned(spawn_at(Stage::Input, kept)));
-                all.push(Member { id: replica.id, wanted: Some(replica.clone()), task });
+                let kept = keep(self.shell.clone(), replica.clone(), self.terms.clone());
+                let kept = Rc::new(Cell::new(Some(kept)));
+                let wanted = Some(replica.clone());
+                all.push(Member { id: replica.id, wanted, kept, change: None });
             }
         }
     }
@@ -126,24 +131,20 @@ impl Members {
             Some(_) => self.shell.state.borrow_mut().calls.move_replica(member.id),
             None => self.shell.state.borrow_mut().calls.remove_replica(member.id),
         }
-        let (shell, terms, old) = (self.shell.clone(), self.terms.clone(), member.task.take());
-        let left = member.wanted.is_some();
-        let changed = change(shell, member.id, old, left, next.clone(), terms);
-        member.task = Some(Owned(spawn_at(Stage::Input, changed)));
+        let (shell, terms, kept) = (self.shell.clone(), self.terms.clone(), member.kept.clone());
+        let change = change(shell, member.id, kept, next.clone(), terms);
+        member.change = Some(Owned(spawn_at(Stage::Input, change)));
         member.wanted = next;
     }
 }
 
-/// Lets the replica finish what it has, closes the connection that `old` keeps, and dials it where
-/// it is now.
-async fn change(
-    shell: Rc<Shell>,
-    id: ReplicaId,
-    old: Option<Owned>,
-    left: bool,
-    next: Option<Replica>,
-    terms: Terms,
-) {
+fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) -> Owned {
+    Owned(spawn_at(Stage::Input, connection::keep(shell, replica, terms)))
+}
+
+/// Lets the replica finish what it has, closes the connection that is kept, and dials it where it is
+/// now.
+async fn change(shell: Rc<Shell>, id: ReplicaId, kept: Kept, next: Option<Replica>, terms: Terms) {
     let drained = async {
         while shell.state.borrow().calls.in_flight(id) > 0 {
             sleep(LOOK).await;
@@ -151,15 +152,14 @@ async fn change(
     };
     let in_time = timeout(MOST_DRAINING, drained).await.is_ok();
     // Who comes back was left before.
-    if left {
+    if kept.take().is_some() {
         info!(replica = id.0, in_time, moved = next.is_some(), "left");
     }
-    drop(old);
     close(&shell, id);
     shell.state.borrow_mut().last_errors.remove(&id.0);
     if let Some(replica) = next {
         shell.state.borrow_mut().calls.restore_replica(id);
-        connection::keep(shell, replica, terms).await;
+        kept.set(Some(keep(shell, replica, terms)));
     }
 }
 

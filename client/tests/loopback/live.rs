@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_client::core::{Candidate, Counters, Delay, PickRule, Policy, RetryConfig};
 use bowline_client::io::{Canary, Live, MethodConfig};
 use bowline_client::{Client, Config};
-use bowline_protocol::ErrorKind;
+use bowline_protocol::{ErrorKind, Frame, Load, Reply, Status};
 
 use crate::server::{Answer, READ, RETRY_AFTER, Server, config, run, tied};
 
@@ -65,15 +65,17 @@ fn replicas_come_and_go_and_move_and_no_call_is_lost() {
     });
 }
 
+/// One replica, which calls wait for.
+fn at(server: &Rc<Server>) -> Config {
+    let mut config = config(std::slice::from_ref(server));
+    config.core.patience = DEADLINE;
+    config
+}
+
 #[test]
 fn a_call_waits_for_the_only_replica_while_that_moves() {
     run(async {
         let [old, new] = [Server::start(1), Server::start(1)];
-        let at = |server: &Rc<Server>| {
-            let mut config = config(std::slice::from_ref(server));
-            config.core.patience = DEADLINE;
-            config
-        };
         old.answer.set(Answer::Silence);
         let live = Live::new(at(&old)).unwrap();
         let client = Client::connect(live.client_config()).await.unwrap();
@@ -97,6 +99,40 @@ fn a_call_waits_for_the_only_replica_while_that_moves() {
             call.await.unwrap().unwrap();
         }
         assert!(new.seen() > 0);
+    });
+}
+
+#[test]
+fn a_replica_that_is_taken_out_while_it_moves_stays_out() {
+    run(async {
+        let [old, new, other] = [1, 1, 2].map(Server::start);
+        let live = Live::new(at(&old)).unwrap();
+        let client = Client::connect(live.client_config()).await.unwrap();
+        let call =
+            || bowline_runtime::spawn(client.call(READ, b"x").deadline(DEADLINE).into_future());
+        old.answer.set(Answer::Silence);
+        let out = call();
+        old.until(|old| old.seen() == 1).await;
+        old.answer.set(Answer::Echo);
+        live.set(at(&new)).unwrap();
+        let mut waiting = Vec::new();
+        until(|| {
+            waiting.push(call());
+            client.counters().stranded > 0
+        })
+        .await;
+        live.set(at(&other)).unwrap();
+        until(|| client.connected() == 2).await;
+        let attempt = old.requests.borrow()[0].0.attempt;
+        let reply = Reply { attempt, status: Status::Ok, executed: true, load: Load::default() };
+        old.say(&Frame::Reply(reply, b"x"));
+        old.until(|old| old.closed.get() == 1).await;
+        for call in waiting.into_iter().chain([out]) {
+            call.await.unwrap().unwrap();
+        }
+        let ids: Vec<_> = client.snapshot().replicas.iter().map(|it| it.id.0).collect();
+        assert_eq!(ids, [2], "of the first there is no hope");
+        assert_eq!(new.accepted.get(), 0);
     });
 }
 

@@ -157,4 +157,11 @@ pub(super) const ALL: &[Mutation] = &[
         "            Some(_) => self.shell.state.borrow_mut().calls.remove_replica(member.id),",
     )
     .held_in("loopback", "live::a_call_waits_for_the_only_replica_while_that_moves"),
+    mutation(
+        "a change of a replica goes on beside the one that follows it",
+        "client/src/io/members.rs",
+        "        member.change = Some(Owned(spawn_at(Stage::Input, change)));",
+        "        drop(spawn_at(Stage::Input, change));",
+    )
+    .held_in("loopback", "live::a_replica_that_is_taken_out_while_it_moves_stays_out"),
 ];
