@@ -52,7 +52,7 @@ fn a_core_whose_work_comes_rarely_gives_up_to_spin_for_it() {
         for _ in 0..200 {
             sleep(Duration::from_millis(1)).await;
         }
-        let Metrics { spins, spins_in_vain, waits, .. } = metrics();
-        assert!(spins_in_vain > 0 && spins < 100 && waits >= 200, "{spins} spins, {waits} waits");
+        let Metrics { spins, spins_in_vain, .. } = metrics();
+        assert!(spins_in_vain > 0 && spins < 100, "{spins} spins, {spins_in_vain} in vain");
     });
 }

@@ -37,7 +37,10 @@ impl Beside {
 #[test]
 fn requests_that_never_end_hold_nobody_up_and_cost_what_came_of_them() {
     const EACH: i64 = 16;
-    let server = Hands::default().serve();
+    // None of them is given up for its slowness, however slow the machine is.
+    let patience = crate::PATIENCE;
+    let limits = Limits { stall_time: patience, transfer_time: patience, ..Limits::default() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
     let mut beside = Beside::new(&server);
     let segments = Features::OPTIONS.with(Features::SEGMENTS);
     let (mut framed, mut opened) = (Vec::new(), Vec::new());

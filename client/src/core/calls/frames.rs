@@ -167,27 +167,22 @@ impl<P> Calls<P> {
 
     /// A copy was taken back before any of it had left: its server will never hear of it.
     pub fn on_cut(&mut self, from: ReplicaId, attempt: Attempt, now: Instant) {
-        self.end_unsent(from, attempt, None, now);
-    }
-
-    /// The same, since its replica leaves: as if that had refused it.
-    pub fn on_left_behind(&mut self, from: ReplicaId, attempt: Attempt, now: Instant) {
-        let error = Error::new(ErrorKind::Shed, Executed::No);
-        self.end_unsent(from, attempt, Some(error), now);
-    }
-
-    fn end_unsent(
-        &mut self,
-        from: ReplicaId,
-        attempt: Attempt,
-        error: Option<Error>,
-        now: Instant,
-    ) {
         if let Some((slot, n)) = self.locate(from, attempt) {
             let call = self.slots.get(slot);
             self.refund(call.copies[usize::from(n)].replica, call.size);
-            self.end_unanswered(slot, n, End::Withdrawn, error, now);
+            self.end_unanswered(slot, n, End::Withdrawn, None, now);
         }
+    }
+
+    /// The same, since its replica leaves. A replica that was never sent the copy has not failed the
+    /// call, which goes elsewhere, or waits for one.
+    pub fn on_left_behind(&mut self, from: ReplicaId, attempt: Attempt, now: Instant) {
+        if let Some((slot, _)) = self.locate(from, attempt)
+            && self.slots.get(slot).is_waiting()
+        {
+            self.hold(slot, Error::new(ErrorKind::Shed, Executed::No));
+        }
+        self.on_cut(from, attempt, now);
     }
 
     /// A copy ended without an answer.

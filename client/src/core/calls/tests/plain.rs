@@ -267,6 +267,25 @@ fn a_copy_that_had_not_begun_to_leave_when_its_replica_did_goes_elsewhere_whatev
     world.at_rest();
 }
 
+/// As one does that was sent, and lost with the connection.
+#[test]
+fn a_copy_that_its_last_replica_left_behind_waits_for_that_to_come_back() {
+    let mut world = World::new();
+    [B, C].into_iter().for_each(|replica| world.closed(replica));
+    world.pass(DEADLINE / 2);
+    let spec = Spec { idempotent: false, ..world.spec(world.none) };
+    let call = world.try_start(spec).unwrap();
+    world.calls.on_leaving(A);
+    world.calls.on_left_behind(A, attempt(call, 0), world.now);
+    world.closed(A);
+    world.sends.clear();
+    world.connected(A);
+    world.drain();
+    assert_eq!(world.sent(), (A, 1, Cause::Redispatch));
+    assert!(world.ok(A, call, 1).is_some());
+    world.at_rest();
+}
+
 #[test]
 fn when_all_that_are_left_are_too_far_the_deadline_is_held_to_have_passed() {
     let mut world = World::new();
