@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bowline_protocol::{Method, MethodInfo, ReplicaId, ServiceInfo};
+use bowline_protocol::{LinkConfig, Method, MethodInfo, ReplicaId, ServiceInfo};
 use bowline_server::core::Stats;
 use bowline_server::io::Control;
 use bowline_server::{Context, Failure, Payload, Server, Service};
@@ -65,6 +65,8 @@ fn replica() {
         .replica(ReplicaId(replica as u16))
         .listen(address(cluster, replica))
         .peers(peers)
+        // A client that gets no time for a while is not given up for its silence.
+        .link(LinkConfig { dead_after: PATIENCE, ..LinkConfig::default() })
         .slots(2)
         .start(Reader)
         .expect("a server");
