@@ -23,17 +23,20 @@ impl<S: Service> Shell<S> {
         self.acceptors.borrow_mut().push(acceptor);
     }
 
-    /// No copy is here or on its way here, and no reply on its way out.
+    /// No copy is here, in whole or in part, and no reply on its way out.
     fn has_nothing_left(&self) -> bool {
         let stats = self.core.borrow().stats();
+        let accepted = self.accepted.borrow();
+        let mut connections = accepted.iter().flatten();
         stats.queued + stats.running == 0
             && self.assembling.get() == 0
-            && self
-                .accepted
-                .borrow()
-                .iter()
-                .flatten()
-                .all(|connection| connection.out.is_empty() && connection.is_leave_heard())
+            && connections.all(|connection| connection.out.is_empty())
+    }
+
+    /// Nor is one on its way here.
+    fn is_left_in_peace(&self) -> bool {
+        let accepted = self.accepted.borrow();
+        accepted.iter().flatten().all(|connection| connection.is_leave_heard())
     }
 
     /// Takes on nothing new, waits for what is here until its time is up, and says goodbye.
@@ -43,7 +46,7 @@ impl<S: Service> Shell<S> {
         self.core.borrow_mut().drain();
         let connections: Vec<_> = self.accepted.borrow().iter().flatten().cloned().collect();
         connections.iter().for_each(|connection| connection.leave(ends_at() - began));
-        while !self.has_nothing_left() && now() < ends_at() {
+        while !(self.has_nothing_left() && self.is_left_in_peace()) && now() < ends_at() {
             // What is left when the time is up is told of by the close.
             let _ = timeout_at(ends_at(), self.drained.notified()).await;
         }
