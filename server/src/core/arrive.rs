@@ -52,14 +52,17 @@ impl<P> Core<P> {
             return;
         }
         let asker = Asker { conn, attempt: request.attempt, bytes };
-        if let Some(outcome) = self.remembered(&request, options)
+        let remembered = self.remembered(&request, options);
+        let is_remembered = remembered.is_some();
+        if let Some(outcome) = remembered
             && self.copies.clients.room(conn.0, outcome.result.len()) == Room::Enough
         {
             self.stats.accepted += 1;
             self.never_ran(&request, options, Duration::ZERO, Unstarted::RepliedByKey);
             return self.answer(asker, Status::Ok, outcome, now);
         }
-        if self.is_behind(options) {
+        // What ran here under its key is not denied for being behind: it waits for room.
+        if !is_remembered && self.is_behind(options) {
             self.stats.rejected_stale += 1;
             return self.tell_behind(asker);
         }

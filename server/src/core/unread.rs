@@ -5,7 +5,7 @@
 //! copy starts only while there is room for its reply, too. For what it will be the mean of its
 //! method's replies counts, from the start on.
 //!
-//! - Whoever has nothing waiting may have one, however long that is.
+//! - Where nothing waits for anybody, one may start, however long its reply is.
 //! - A client may have so much as is configured.
 //! - While more than half of the room for all is taken, it may have an equal share of that half; so
 //!   who does not read keeps no more from others than anybody may have.

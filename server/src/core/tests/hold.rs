@@ -1,6 +1,7 @@
 //! Copies of clients that have not read their replies are held back, so that what waits for them
 //! stays bounded and nobody who reads is cut off.
 
+use bowline_protocol::Freshness;
 use bowline_protocol::options::Key;
 
 use super::super::overload::Overload;
@@ -291,6 +292,28 @@ fn adaptive_slots_do_not_grow_for_copies_that_are_held_back() {
         bench.finish(start.copy);
     }
     assert_eq!(bench.core.slots(), 1);
+}
+
+/// That it is would say that nothing ran under its key.
+#[test]
+fn a_result_that_is_remembered_is_not_too_old_while_it_waits_for_room() {
+    let mut bench = Bench::with(tight());
+    let options = OptionSet {
+        key: Some(Key { id: 1, fingerprint: 7 }),
+        fresh: Some(Freshness::version(7)),
+        ..OptionSet::NONE
+    };
+    let pay = |seq| Request { method: PAY, idempotent: false, ..plain(seq) };
+    bench.core.on_freshness(Some(Freshness::version(7)));
+    bench.request_with(bench.conn, pay(1), &options);
+    let first = bench.turn().one_start();
+    bench.finish_with(first.copy, REPLY);
+    bench.unread(bench.conn, REPLY);
+    bench.core.on_freshness(Some(Freshness::version(6)));
+    bench.request_with(bench.conn, pay(2), &options);
+    assert!(bench.turn().is_empty());
+    bench.unread(bench.conn, 0);
+    assert_eq!(bench.turn().answers.len(), 1);
 }
 
 #[test]
