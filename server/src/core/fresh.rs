@@ -50,8 +50,8 @@ impl<P> Core<P> {
     /// Refuses a waiting copy that comes to start, if it asks for what is not here.
     pub(super) fn refuse_if_behind(&mut self, index: u32, now: Instant) -> bool {
         let copy = self.copies.at(index);
-        if !self.is_behind(&copy.options) || self.remembered(&copy.request, &copy.options).is_some()
-        {
+        let behind = self.is_behind(&copy.options);
+        if !behind || self.remembered(&copy.request, &copy.options).is_some() {
             return false;
         }
         if let Some(asker) = self.take_waiting(index, Unstarted::RepliedStale, now) {

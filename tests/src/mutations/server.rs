@@ -212,9 +212,16 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a tied copy starts on a replica that fell behind, and tells its twin",
         FRESH,
-        "        if !self.is_behind(&self.copies.at(index).options) {",
-        "        if !self.is_behind(&self.copies.at(index).options) || true {",
+        "        let behind = self.is_behind(&copy.options);",
+        "        let behind = self.is_behind(&copy.options) && false;",
     ),
+    mutation(
+        "a remembered result that waits for room is denied for being behind",
+        FRESH,
+        "        if !behind || self.remembered(&copy.request, &copy.options).is_some() {",
+        "        if !behind {",
+    )
+    .held_by("core::tests::hold::a_result_that_is_remembered_is_not_too_old_while_it_waits_for_room"),
     mutation(
         "a duplicate runs beside the copy that has its key",
         BY_KEY,
