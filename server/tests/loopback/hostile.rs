@@ -169,13 +169,15 @@ fn who_never_ends_a_frame_is_sent_away() {
 
 #[test]
 fn who_does_not_read_its_replies_is_disconnected_at_the_bound() {
-    let limits = Limits { outgoing_bytes: 4 << 20, ..Limits::default() };
+    let transfer_time = Duration::from_millis(100);
+    let segments = Features::OPTIONS.with(Features::SEGMENTS);
+    let limits = Limits { outgoing_bytes: 4 << 20, transfer_time, ..Limits::default() };
     let server = Hands::default().serve_with(|builder| builder.limits(limits));
-    let mut client = Peer::client(server.address());
+    let mut client = Peer::client_that(segments, server.address());
     let mut other = Peer::client(server.address());
-    // More than the bound and the socket buffers of both sides hold together. It may be cut off before
-    // the last ones are sent.
-    (1..=64).for_each(|seq| client.try_request(calling(BLOW, seq), &(1_u32 << 20).to_le_bytes()));
+    // More than the bound and the socket buffers of both sides hold together, and longer than any
+    // reply was that the server knows of.
+    client.request(calling(BLOW, 1), &(60_u32 << 20).to_le_bytes());
     eventually("it is cut off", || server.control().snapshot().connections.slow_readers == 1);
     other.request(plain(1), b"unharmed");
     assert_eq!(other.reply().2, b"unharmed");
