@@ -1,6 +1,6 @@
 //! Echo of 64-byte frames over loopback: the runtime beside a hand-written io_uring loop, in turns.
 //!
-//! `cargo bench -p bowline-runtime --bench echo [-- seconds-per-cell rounds]`
+//! `cargo bench -p bowline-runtime-bench --bench echo [-- seconds-per-cell rounds]`
 //!
 //! Both sides of a connection run on threads of their own. So many frames are in flight at once as
 //! the depth says. The raw loop is what one writes first: one multishot receive, one send a turn, no

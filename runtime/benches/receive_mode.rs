@@ -1,6 +1,6 @@
 //! What each [`ReceiveMode`] costs, and what it spares.
 //!
-//! `cargo bench -p bowline-runtime --bench receive_mode [-- seconds-per-cell rounds]`
+//! `cargo bench -p bowline-runtime-bench --bench receive_mode [-- seconds-per-cell rounds]`
 //!
 //! A thread with a blocking socket sends over loopback; the runtime receives. Either it sends small
 //! messages on many connections, each when the one before was answered, or one stream of bytes as

@@ -2,9 +2,9 @@
 //! [`Builder::zero_copy`](bowline_runtime::Builder::zero_copy) is to be set to.
 //!
 //! ```text
-//! cargo bench -p bowline-runtime --bench zero_copy                        # over loopback
-//! cargo bench -p bowline-runtime --bench zero_copy -- sink 0.0.0.0:7200   # on another host
-//! cargo bench -p bowline-runtime --bench zero_copy -- 10.0.0.2:7200       # to that host
+//! cargo bench -p bowline-runtime-bench --bench zero_copy                        # over loopback
+//! cargo bench -p bowline-runtime-bench --bench zero_copy -- sink 0.0.0.0:7200   # on another host
+//! cargo bench -p bowline-runtime-bench --bench zero_copy -- 10.0.0.2:7200       # to that host
 //! ```
 //!
 //! Only the last two tell: over loopback the kernel copies all the same, and so the second column

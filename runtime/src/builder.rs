@@ -213,7 +213,7 @@ impl Builder {
     /// into the kernel but sent from where it is. It pays, if at all, from some tens of kilobytes
     /// on, and where the network card takes part: the kernel has to pin pages and tell when it is
     /// done, and copies after all what goes over loopback. So there is no threshold that suits all:
-    /// `cargo bench -p bowline-runtime --bench zero_copy` finds it, between two hosts of yours, and
+    /// `cargo bench -p bowline-runtime-bench --bench zero_copy` finds it, between two hosts of yours, and
     /// [`Metrics::zero_copy_sends`](crate::Metrics::zero_copy_sends) tells how often it was met.
     ///
     /// A connection has one such request at a time, until its peer has acknowledged it: what it

@@ -30,7 +30,7 @@ const STAGGER: usize = 64;
 ///
 /// For small messages the three cost the same. A stream over loopback costs a tenth less CPU time in
 /// bundles if buffers are of 4 KiB, and some percent less if they are of 16 KiB; piece by piece it
-/// costs the same (`cargo bench -p bowline-runtime --bench receive_mode`, on Linux 6.18).
+/// costs the same (`cargo bench -p bowline-runtime-bench --bench receive_mode`, on Linux 6.18).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum ReceiveMode {
