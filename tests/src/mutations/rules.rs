@@ -17,6 +17,9 @@ const HEDGE: &str = "client/src/core/hedge.rs";
 const BUDGET: &str = "client/src/core/budget.rs";
 const GUARD: &str = "client/src/core/guard.rs";
 const RETRY: &str = "client/src/core/calls/retry.rs";
+const CALL: &str = "client/src/io/call.rs";
+const WITHIN: &str = "client/src/io/within.rs";
+const ROUTES: &str = "server/src/io/routes.rs";
 
 pub(super) const ALL: &[Mutation] = &[
     mutation(
@@ -250,4 +253,38 @@ pub(super) const ALL: &[Mutation] = &[
         "        let may_be = (call.was_only_refused() || true) && call.is_any_to_be_forgiven();",
     )
     .held_by("core::calls::tests::retrying::a_call_that_may_have_run_is_not_retried"),
+    mutation(
+        "a replica that is no peer hears of starts",
+        ROUTES,
+        "        peers.any(|(peer, cores)| peer.replica == station.replica && cores.has(station.core))",
+        "        peers.any(|(peer, cores)| peer.replica == station.replica && cores.has(station.core)) || true",
+    )
+    .held_in("loopback", "mesh::a_core_that_the_peer_does_not_have_hears_nothing"),
+    mutation(
+        "a call in a handler has its own deadline",
+        CALL,
+        "        self.until = parent.deadline();\n",
+        "",
+    )
+    .held_in(
+        "loopback",
+        "together::a_call_on_behalf_of_another_has_its_deadline_and_is_not_doubled_if_that_is_an_extra_copy",
+    ),
+    mutation(
+        "amplification multiplies",
+        CALL,
+        "        self.from_extra |= parent.is_extra();\n",
+        "",
+    )
+    .held_in(
+        "loopback",
+        "together::a_call_on_behalf_of_another_has_its_deadline_and_is_not_doubled_if_that_is_an_extra_copy",
+    ),
+    mutation(
+        "a call in a handler goes on though nobody needs the handler any more",
+        WITHIN,
+        "        if this.parent.poll_cancelled(context.waker()).is_pending() {",
+        "        if this.parent.poll_cancelled(context.waker()).is_pending() || true {",
+    )
+    .held_in("loopback", "together::when_nobody_needs_the_parent_its_calls_are_cancelled_on_the_wire"),
 ];
