@@ -65,7 +65,9 @@ impl Project {
 
     /// Runs cargo in the copy.
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Result<Finished> {
-        let mut cargo = Command::new(env!("CARGO"));
+        // Who runs this names it; by itself, it is the one of the path.
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut cargo = Command::new(cargo);
         // Nobody looks at a stack: what is built so often is built without lines.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "false");
         cargo.current_dir(&self.copy).env("CARGO_TARGET_DIR", &self.target).args(arguments);
