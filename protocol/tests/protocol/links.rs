@@ -80,13 +80,23 @@ impl Pair {
         Pair { now: start(), delay: ms(1), wires: [true; 2], ends }
     }
 
-    /// A client core and a server core, with the features of today.
-    fn client_and_server() -> Pair {
+    /// Who says hello on each side: the first dials, whoever `wanted` is.
+    fn of(dials: Hello, wanted: Option<ReplicaId>, accepts: Hello) -> Pair {
         let config = LinkConfig::default();
         Pair::new(
-            Link::dialled(client(), Some(ReplicaId(2)), config, start()),
-            Link::accepted(server(2), config, start()),
+            Link::dialled(dials, wanted, config, start()),
+            Link::accepted(accepts, config, start()),
         )
+    }
+
+    /// A client core and a server core, with the features of today.
+    fn client_and_server() -> Pair {
+        Pair::of(client(), Some(ReplicaId(2)), server(2))
+    }
+
+    /// Two replicas' cores.
+    fn mesh() -> Pair {
+        Pair::of(server(1), Some(ReplicaId(2)), server(2))
     }
 
     fn transmit(&mut self) {
@@ -293,11 +303,7 @@ fn a_frame_that_takes_its_time_to_come_in_is_no_silence() {
 
 #[test]
 fn only_the_side_that_dialled_a_configured_peer_obeys_cancels_and_only_when_up() {
-    let config = LinkConfig::default();
-    let mut pair = Pair::new(
-        Link::dialled(server(1), Some(ReplicaId(2)), config, start()),
-        Link::accepted(server(2), config, start()),
-    );
+    let mut pair = Pair::mesh();
     pair.run_for(ms(1));
     let [dialled, accepted] = &pair.ends;
     assert!(!dialled.link.obeys_cancels() && !accepted.link.peer_obeys_cancels());
@@ -309,12 +315,8 @@ fn only_the_side_that_dialled_a_configured_peer_obeys_cancels_and_only_when_up()
 
 #[test]
 fn half_a_mesh_never_counts_as_up() {
-    let config = LinkConfig::default();
     for wires in [[true, false], [false, true]] {
-        let mut pair = Pair::new(
-            Link::dialled(server(1), Some(ReplicaId(2)), config, start()),
-            Link::accepted(server(2), config, start()),
-        );
+        let mut pair = Pair::mesh();
         pair.run_for(Duration::ZERO);
         pair.ends.iter_mut().for_each(|end| end.arriving.clear());
         pair.wires = wires;
@@ -329,12 +331,8 @@ fn half_a_mesh_never_counts_as_up() {
 
 #[test]
 fn who_has_heard_a_hello_and_not_that_its_own_was_heard_is_not_up() {
-    let config = LinkConfig::default();
     for wires in [[true, false], [false, true]] {
-        let mut pair = Pair::new(
-            Link::dialled(server(1), Some(ReplicaId(2)), config, start()),
-            Link::accepted(server(2), config, start()),
-        );
+        let mut pair = Pair::mesh();
         // Both hellos are under way; of what answers them only one arrives.
         pair.run_for(Duration::ZERO);
         pair.wires = wires;
@@ -346,11 +344,7 @@ fn who_has_heard_a_hello_and_not_that_its_own_was_heard_is_not_up() {
 
 #[test]
 fn who_dialled_without_a_name_obeys_nobody() {
-    let config = LinkConfig::default();
-    let mut pair = Pair::new(
-        Link::dialled(client(), None, config, start()),
-        Link::accepted(server(2), config, start()),
-    );
+    let mut pair = Pair::of(client(), None, server(2));
     pair.run_for(ms(5));
     assert!(pair.both_up());
     assert!(!pair.ends[0].link.obeys_cancels() && !pair.ends[1].link.peer_obeys_cancels());
@@ -405,11 +399,7 @@ fn a_goodbye_ends_a_link_with_its_reason() {
 #[test]
 fn who_leaves_says_so_and_goes_when_its_time_is_over() {
     let features = Features::GO_AWAY;
-    let config = LinkConfig::default();
-    let mut pair = Pair::new(
-        Link::dialled(Hello { features, ..client() }, None, config, start()),
-        Link::accepted(Hello { features, ..server(2) }, config, start()),
-    );
+    let mut pair = Pair::of(Hello { features, ..client() }, None, Hello { features, ..server(2) });
     pair.run_for(ms(10));
     let said = pair.now;
     pair.ends[1].link.leave(ms(300), said);
@@ -447,10 +437,7 @@ fn who_leaves_before_it_is_up_says_so_when_it_knows_whom_it_tells_and_nothing_el
 fn a_leave_is_heard_when_the_ping_behind_it_is_answered() {
     let features = Features::GO_AWAY;
     let config = LinkConfig::default();
-    let mut pair = Pair::new(
-        Link::dialled(Hello { features, ..client() }, None, config, start()),
-        Link::accepted(Hello { features, ..server(2) }, config, start()),
-    );
+    let mut pair = Pair::of(Hello { features, ..client() }, None, Hello { features, ..server(2) });
     pair.run_for(ms(10));
     // One ping is out already, and its answer says nothing of the leave.
     let now = pair.now + config.ping_after;
@@ -513,17 +500,10 @@ fn methods_that_mean_two_things_are_an_error_by_name() {
     let theirs = ServiceInfo { name: "blocks", methods: RENAMED };
     let with =
         |hello: Hello, service: ServiceInfo| Hello { methods: Some(service.to_methods()), ..hello };
-    let config = LinkConfig::default();
-    let mut pair = Pair::new(
-        Link::dialled(with(client(), BLOCKS), None, config, start()),
-        Link::accepted(with(server(2), theirs), config, start()),
-    );
+    let mut pair = Pair::of(with(client(), BLOCKS), None, with(server(2), theirs));
     pair.run_for(ms(5));
     assert_eq!(pair.error(0).to_string(), r#"method 7 is "erase" there and "write" here"#);
-    let mut same = Pair::new(
-        Link::dialled(with(client(), BLOCKS), None, config, start()),
-        Link::accepted(with(server(2), BLOCKS), config, start()),
-    );
+    let mut same = Pair::of(with(client(), BLOCKS), None, with(server(2), BLOCKS));
     same.run_for(ms(5));
     assert!(same.both_up());
 }
