@@ -202,9 +202,13 @@ impl Core {
 
     /// Does what other threads have asked until now, as far as it may.
     pub(crate) fn take_remote(&self) {
-        if !self.remote.doze().wake_up() && !self.left_behind.get() {
-            return;
+        if self.remote.doze().wake_up() || self.left_behind.get() {
+            self.take_asked();
         }
+    }
+
+    #[inline(never)]
+    fn take_asked(&self) {
         let inbox = self.remote.inbox();
         if inbox.take_wake_all() {
             self.tasks.wake_all();
@@ -258,6 +262,7 @@ impl Core {
     }
 
     /// Lets parked connections receive again, as many as there are buffers. True if it did.
+    #[inline]
     pub(crate) fn unpark(&self) -> bool {
         !self.parked.borrow().is_empty() && self.arm_parked()
     }

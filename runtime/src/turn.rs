@@ -31,10 +31,7 @@ impl Core {
         self.tasks.begin_turn();
         self.take_remote();
 
-        // It may take a while: what falls due meanwhile is not to wait for another turn.
-        let applied = self.apply_input();
-        self.now.set(applied);
-        if self.has_to_decide(applied) {
+        if self.apply_input() {
             self.decide_and_work(began);
         }
         // What was sent before this turn's end is to be told first: tasks that ran since may wait for it.
@@ -50,26 +47,34 @@ impl Core {
     /// Reaps completions and lets readers apply them, until the sockets are dry, or there is nothing
     /// to decide on what arrived: then what else there is comes in with what leaves, by one call of
     /// the kernel for both. What was reaped is applied in any case; if time or rounds are up, the
-    /// next turn goes on with the rest. Returns the time at which that was done.
-    fn apply_input(&self) -> Instant {
+    /// next turn goes on with the rest. True if there is something to decide.
+    fn apply_input(&self) -> bool {
         let began = self.now.get();
         let mut now = began;
-        for _ in 0..INPUT_ROUNDS {
+        let mut rounds = 0;
+        let decides = loop {
             self.reap();
             self.run(Stage::Input, now, APPLY_BUDGETS);
             now = self.clock.now();
-            if !self.has_to_decide(now) || !self.look_again() {
-                return now;
+            if !self.has_to_decide(now) {
+                break false;
             }
-            if self.is_over(began, INPUT_BUDGETS, now) {
-                break;
+            if !self.look_again() {
+                break true;
             }
-        }
-        self.counters.inputs_cut_short.add(1);
-        now
+            rounds += 1;
+            if rounds == INPUT_ROUNDS || self.is_over(began, INPUT_BUDGETS, now) {
+                self.counters.inputs_cut_short.add(1);
+                break true;
+            }
+        };
+        // It may have taken a while: what fell due meanwhile is not to wait for another turn.
+        self.now.set(now);
+        decides
     }
 
     /// Does what is to be done in this turn with its input applied, in the order of the stages.
+    #[inline(never)]
     fn decide_and_work(&self, began: Instant) {
         let started = if self.expire_timers() { self.clock.now() } else { self.now.get() };
         self.run(Stage::Decide, started, 1);
@@ -107,9 +112,8 @@ impl Core {
 
     /// Runs a stage's ready tasks until there are none, or so many budgets of time are over.
     fn run(&self, stage: Stage, since: Instant, budgets: u32) {
-        let Some(mut next) = self.tasks.next(stage) else { return };
         let mut polls = 0_u32;
-        loop {
+        while let Some(next) = self.tasks.next(stage) {
             self.poll(next);
             polls = polls.wrapping_add(1);
             if polls.is_multiple_of(POLLS_PER_LOOK)
@@ -117,10 +121,6 @@ impl Core {
             {
                 self.counters.budgets_exhausted.add(1);
                 return;
-            }
-            match self.tasks.next(stage) {
-                Some(index) => next = index,
-                None => return,
             }
         }
     }
@@ -220,9 +220,14 @@ impl Core {
     /// Waits for completions, other threads, or the next timer; before that, spins if told to.
     fn sleep(&self) {
         let next = self.timers.borrow().next();
-        if !self.spin.get().is_allowed() {
-            return self.park(next);
+        match self.spin.get().is_allowed() {
+            true => self.spin_and_park(next),
+            false => self.park(next),
         }
+    }
+
+    #[inline(never)]
+    fn spin_and_park(&self, next: Option<Instant>) {
         let began = self.clock.now();
         let mut spin = self.spin.get();
         if self.look(next, began, spin.span()) {

@@ -123,6 +123,7 @@ impl Pieces {
     }
 
     /// Takes what is sent of the first, and, if that is all of it, the piece itself.
+    #[inline(never)]
     fn take(&mut self, bytes: &mut usize) -> Option<Piece> {
         let (_, piece) = self.queue.front()?;
         let (length, left) = (piece.len(), piece.len() - self.sent);

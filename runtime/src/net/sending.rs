@@ -188,11 +188,7 @@ impl Connection {
     /// Takes note of a completion of a send.
     pub(crate) fn sent(self: &Rc<Self>, completion: Completion) {
         if completion.more {
-            self.sending.told.set(Some(completion.result));
-            if self.is_closing() {
-                self.stop_sending();
-            }
-            return;
+            return self.sent_but_needed(completion.result);
         }
         let result = self.sending.told.take().unwrap_or(completion.result);
         let taken = usize::try_from(result).unwrap_or(0);
@@ -202,8 +198,34 @@ impl Connection {
         if self.has_failed() {
             self.sending.forget();
         }
-        match -result {
-            ..=0 | libc::EINTR | libc::EAGAIN => {}
+        if result < 0 {
+            self.send_failed(-result);
+        }
+        if self.is_closing() {
+            self.finish();
+            return;
+        }
+        if self.queued() > 0 || self.sending.shut.get() {
+            self.mark_dirty();
+        }
+        if !self.sending.waiting.borrow().is_empty() {
+            self.wake_drained();
+        }
+    }
+
+    /// The result of a send has come, but the kernel still needs the memory.
+    #[cold]
+    fn sent_but_needed(&self, result: i32) {
+        self.sending.told.set(Some(result));
+        if self.is_closing() {
+            self.stop_sending();
+        }
+    }
+
+    #[cold]
+    fn send_failed(self: &Rc<Self>, error: i32) {
+        match error {
+            libc::EINTR | libc::EAGAIN => {}
             libc::ECANCELED if self.is_closing() => {}
             libc::EOPNOTSUPP | libc::EINVAL if self.sending.lent.get() => {
                 self.sending.zero_copy.set(None);
@@ -215,16 +237,6 @@ impl Connection {
                 self.core().counters.zero_copy_refused.add(1);
             }
             error => self.fail(error),
-        }
-        if self.is_closing() {
-            self.finish();
-            return;
-        }
-        if self.queued() > 0 || self.sending.shut.get() {
-            self.mark_dirty();
-        }
-        if !self.sending.waiting.borrow().is_empty() {
-            self.wake_drained();
         }
     }
 
