@@ -169,6 +169,7 @@ pub mod buffer;
 mod builder;
 pub mod channel;
 pub mod clock;
+mod contain;
 mod core;
 mod cores;
 #[cfg(feature = "counting-allocator")]

@@ -1,10 +1,9 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::task::cell::describe;
+use crate::contain::contain;
 use crate::task::waker::TaskId;
 
 /// An event within a core: one task awaits it, others make it happen.
@@ -76,22 +75,17 @@ impl Future for Notified<'_> {
     }
 }
 
-/// Wakes somebody on behalf of others. A foreign waker that panics is told of, and holds up
-/// nobody else: the completions and timers after it are other tasks'.
+/// Wakes somebody on behalf of others: the completions and timers after it are other tasks'.
 pub(crate) fn wake(waker: Waker) {
-    if let Some(task) = TaskId::of(&waker) {
-        task.wake();
-    } else if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        tracing::error!(panic = describe(&*payload), "a waker panicked");
+    match TaskId::of(&waker) {
+        Some(task) => task.wake(),
+        None => contain("a waker", || waker.wake()),
     }
 }
 
-/// Drops on behalf of the loop what a user gave it. A destructor that panics is told of, and holds
-/// up nobody else.
+/// Drops on behalf of the loop what a user gave it.
 pub(crate) fn let_go<T>(value: T) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        tracing::error!(panic = describe(&*payload), "a destructor panicked");
-    }
+    contain("a destructor", || drop(value));
 }
 
 /// Notes whom to wake, without a clone where it is noted already. The waker that is replaced is

@@ -4,21 +4,22 @@ mod common;
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_runtime::net::TcpStream;
-use bowline_runtime::{Runtime, Stage, metrics, spawn, spawn_at, yield_now};
+use bowline_runtime::{Faults, ReceiveMode, Runtime, Stage, metrics, spawn, spawn_at, yield_now};
 use bytes::Bytes;
 use common::log::Ear;
 use common::{accept_one, listen, pattern, run, run_on};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level};
+use tracing::{Event, Level, Subscriber};
 
 /// The log's macros note at their first use whether anybody listens, which must not be while a test
 /// beside begins to.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Bytes whose owner panics when it is dropped.
+/// Bytes whose owner panics when it is dropped, with what panics when that is dropped in turn.
 struct Bomb(Vec<u8>);
 
 impl AsRef<[u8]> for Bomb {
@@ -29,7 +30,15 @@ impl AsRef<[u8]> for Bomb {
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        panic!("the owner of bytes panics");
+        std::panic::panic_any(Fuse);
+    }
+}
+
+struct Fuse;
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        panic!("what the owner of bytes panicked with panics");
     }
 }
 
@@ -47,9 +56,12 @@ async fn receive_exactly(stream: &TcpStream, length: usize) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn an_owner_of_bytes_that_panics_when_it_is_let_go_holds_nobody_up() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+/// What machines have to say of themselves, such as that a clock strays, is no error.
+fn panicking_log(level: Level) -> impl Subscriber + Send + Sync {
+    Ear(level, |_: &Event<'_>| panic!("the log panics"))
+}
+
+fn let_owners_go_that_panic() {
     run(async {
         let (listener, address) = listen();
         let (client, server) = accept_one(&listener, address).await;
@@ -71,42 +83,90 @@ fn an_owner_of_bytes_that_panics_when_it_is_let_go_holds_nobody_up() {
 }
 
 #[test]
-fn completions_that_came_with_one_that_panics_are_told_when_the_loop_goes_on() {
+fn an_owner_of_bytes_that_panics_when_it_is_let_go_holds_nobody_up() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = Runtime::builder().build().unwrap();
-    let kept = RefCell::new(None);
-    let (bytes, owned) = bomb(0);
-    // What machines have to say of themselves, such as that a clock strays, is no error.
-    let deaf = Ear(Level::ERROR, |_: &Event<'_>| panic!("the log panics"));
-    let went = catch_unwind(AssertUnwindSafe(|| {
-        tracing::subscriber::with_default(deaf, || {
-            run_on(&runtime, async {
-                let (listener, address) = listen();
-                let (client, server) = accept_one(&listener, address).await;
-                client.send(&[1; 100]);
-                assert_eq!(receive_exactly(&server, 100).await, [1; 100]);
-                let reading = spawn_at(Stage::Input, async move {
-                    let received = receive_exactly(&server, 5007).await;
-                    (received, server)
-                });
-                *kept.borrow_mut() = Some((client.clone(), reading));
-                // Once the reader waits, the receive completes right after the send.
-                for _ in 0..10 {
-                    yield_now().await;
-                }
-                client.send_piece(owned);
+    let_owners_go_that_panic();
+}
+
+#[test]
+fn nor_does_a_log_that_panics_when_it_hears_of_that() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    tracing::subscriber::with_default(panicking_log(Level::ERROR), let_owners_go_that_panic);
+}
+
+#[test]
+fn a_task_that_panics_ends_even_if_the_log_panics_that_hears_of_it() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    tracing::subscriber::with_default(panicking_log(Level::ERROR), || {
+        run(async {
+            let panicked = spawn(async { panic!("as planned") }).await;
+            assert!(panicked.is_err_and(|error| error.is_panic()));
+            let bomb = Bomb(Vec::new());
+            let aborted = spawn(async move {
+                let _bomb = bomb;
                 std::future::pending::<()>().await;
             });
+            yield_now().await;
+            aborted.abort();
+            assert!(aborted.await.is_err());
         });
-    }));
-    let why = went.expect_err("it never ends by itself");
-    assert_eq!(why.downcast_ref(), Some(&"the log panics"));
-    let (client, reading) = kept.take().unwrap();
-    run_on(&runtime, async {
-        client.send(&[7; 7]);
-        let (received, _server) = reading.await.unwrap();
-        assert!(received[..5000] == bytes && received[5000..] == [7; 7]);
     });
+}
+
+#[test]
+fn what_arrived_as_the_log_panicked_is_received_when_the_loop_goes_on() {
+    const LENGTH: usize = 20_000;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sound = Faults {
+        delay: 0,
+        short: 0,
+        end_early: 300,
+        no_buffer: 0,
+        refuse_zero_copy: 0,
+        ..Faults::default()
+    };
+    // Of a bundle that is more than the connection's share, copies are made, which is told.
+    let builder = Runtime::builder().buffers(4, 256).receive_mode(ReceiveMode::Bundles);
+    let mut panicked = 0;
+    for seed in 0..20 {
+        let runtime = builder.clone().simulate(seed, sound).build().unwrap();
+        let received = [const { RefCell::new(Vec::new()) }; 3].map(Rc::new);
+        let all_received = async || {
+            while received.iter().any(|received| received.borrow().len() < LENGTH) {
+                yield_now().await;
+            }
+        };
+        let went = catch_unwind(AssertUnwindSafe(|| {
+            tracing::subscriber::with_default(panicking_log(Level::WARN), || {
+                run_on(&runtime, async {
+                    let (listener, address) = listen();
+                    let mut pairs = Vec::new();
+                    for _ in &received {
+                        pairs.push(accept_one(&listener, address).await);
+                    }
+                    for ((client, server), received) in pairs.into_iter().zip(&received) {
+                        client.send(&pattern(LENGTH, 5));
+                        let received = received.clone();
+                        drop(spawn_at(Stage::Input, async move {
+                            while let Some(lease) = server.receive().await.unwrap() {
+                                received.borrow_mut().extend_from_slice(&lease);
+                            }
+                        }));
+                    }
+                    all_received().await;
+                });
+            });
+        }));
+        if let Err(why) = went {
+            assert_eq!(why.downcast_ref(), Some(&"the log panics"), "seed {seed}");
+            panicked += 1;
+            run_on(&runtime, all_received());
+        }
+        for received in &received {
+            assert!(*received.borrow() == pattern(LENGTH, 5), "seed {seed}");
+        }
+    }
+    assert!(panicked > 0, "no bundle was too large");
 }
 
 /// What an event says, field by field.

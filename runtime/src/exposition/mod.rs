@@ -40,10 +40,10 @@ use crossbeam::channel::{Receiver as Ending, RecvTimeoutError};
 
 use crate::builder::Builder;
 use crate::channel::{Receiver, Sender, bounded};
+use crate::contain::{describe, tell};
 use crate::net::{ListenOptions, TcpListener, TcpStream};
 use crate::notify::Notify;
 use crate::runtime::Runtime;
-use crate::task::cell::describe;
 use crate::{now, sleep, spawn, timeout};
 
 pub use fetch::fetch;
@@ -219,7 +219,7 @@ async fn make_pages(desk: Rc<Desk>, guests: Rc<Guests>, mut page: impl FnMut(Vis
 fn make(page: impl FnOnce() -> String) -> Page {
     let made = catch_unwind(AssertUnwindSafe(page));
     made.map(Bytes::from).map_err(|payload| {
-        tracing::error!(panic = describe(&*payload), "making a page of metrics panicked");
+        tell(|| tracing::error!(panic = describe(&*payload), "making a page of metrics panicked"));
         "500 Internal Server Error"
     })
 }

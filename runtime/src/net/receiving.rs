@@ -137,7 +137,7 @@ impl Connection {
         self.receiving.held.set(left);
         let buffers = &self.core().buffers;
         if buffers.untouched() <= buffers.count() / KEPT_OF_BUFFERS {
-            self.count_copies(u64::from(chunk.copy()));
+            self.note_copies(u64::from(chunk.copy()));
         }
         if self.receiving.state.get() == State::Idle && left <= self.share() / 2 {
             self.arm();
@@ -155,13 +155,17 @@ impl Connection {
             }
             copied += 1;
         }
-        self.count_copies(copied);
+        self.note_copies(copied);
     }
 
-    fn count_copies(&self, copied: u64) {
-        if copied == 0 {
-            return;
+    fn note_copies(&self, copied: u64) {
+        if copied > 0 {
+            self.count_copies(copied);
         }
+    }
+
+    #[cold]
+    fn count_copies(&self, copied: u64) {
         let copies = &self.core().counters.copies;
         if copies.get() == 0 {
             tracing::warn!(
@@ -216,9 +220,7 @@ impl Connection {
 
     /// Takes note of a completion of the receive.
     pub(crate) fn received(self: &Rc<Self>, completion: Completion) {
-        if let Some(buffer) = completion.buffer {
-            self.take_in(buffer, &completion);
-        }
+        let copied = completion.buffer.map_or(0, |buffer| self.take_in(buffer, &completion));
         let was = self.receiving.state.get();
         if !completion.more {
             self.receiving.state.set(State::Idle);
@@ -230,10 +232,7 @@ impl Connection {
         }
         let lags = self.receiving.held.get() >= self.share();
         match self.receiving.state.get() {
-            State::Armed if lags => {
-                self.core().counters.pauses.add(1);
-                self.pause();
-            }
+            State::Armed if lags => self.hold_back(),
             State::Idle if !lags => self.arm(),
             _ => {}
         }
@@ -242,9 +241,19 @@ impl Connection {
         } else if completion.result != -libc::ENOBUFS {
             self.receiving.wake_reader();
         }
+        self.note_copies(copied);
     }
 
-    fn take_in(&self, first: u16, completion: &Completion) {
+    /// The reader lags: nothing more is received until it has caught up.
+    #[cold]
+    fn hold_back(&self) {
+        self.core().counters.pauses.add(1);
+        self.pause();
+    }
+
+    /// Takes note of what was filled. Returns how much of it was copied, in parts: to be told when
+    /// all else is noted, as whoever hears of it may panic.
+    fn take_in(&self, first: u16, completion: &Completion) -> u64 {
         let Core { buffers, counters, .. } = &**self.core();
         let length = u32::try_from(completion.result).unwrap_or(0);
         let wanted = length > 0 && !self.is_closing() && !self.receiving.deaf.get();
@@ -267,9 +276,10 @@ impl Connection {
         if wanted {
             self.core().unread.borrow_mut().insert(self.index());
         }
-        self.count_copies(copied);
+        copied
     }
 
+    #[cold]
     fn receive_failed(self: &Rc<Self>, error: i32, was: State) {
         match error {
             libc::ENOBUFS if !self.is_closing() => {

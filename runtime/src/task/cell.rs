@@ -4,7 +4,6 @@
 //! every cell is a table of the functions that do.
 
 use std::alloc::Layout;
-use std::any::Any;
 use std::future::Future;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -14,6 +13,7 @@ use std::task::{Context, Poll};
 
 use super::Label;
 use super::join::JoinError;
+use crate::contain::{contain, describe, tell};
 
 /// A pointer to a cell of whatever type.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl<F: Future> Cell<F> {
             Ok(Poll::Ready(output)) => (Ok(output), Ended::Finished),
             Err(payload) => {
                 let panic = describe(&*payload);
-                tracing::error!(task = %cell.label(), panic, "a task panicked");
+                tell(|| tracing::error!(task = %cell.label(), panic, "a task panicked"));
                 (Err(JoinError::panicked(payload)), Ended::Panicked)
             }
         };
@@ -167,26 +167,12 @@ fn replace<F: Future>(content: &mut Content<F>, with: Content<F>) {
             unsafe { std::ptr::write(self.0, self.1.assume_init_read()) };
         }
     }
-    let dropped = catch_unwind(AssertUnwindSafe(|| {
+    contain("the destructor of a task", || {
         let put = Put(content, MaybeUninit::new(with));
         // SAFETY: it is valid, and overwritten, not dropped again, by the destructor of `put`,
         // which runs even if this panics.
         unsafe { std::ptr::drop_in_place(put.0) };
-    }));
-    if let Err(payload) = dropped {
-        tracing::error!(panic = describe(&*payload), "the destructor of a task panicked");
-    }
-}
-
-/// The message of a panic, if it has one.
-pub(crate) fn describe(payload: &(dyn Any + Send)) -> &str {
-    if let Some(text) = payload.downcast_ref::<&'static str>() {
-        text
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text
-    } else {
-        "(no message)"
-    }
+    });
 }
 
 impl Erased {

@@ -132,7 +132,7 @@ impl fmt::Display for JoinError {
         match &self.0 {
             Reason::Aborted => f.write_str("the task was aborted"),
             Reason::Panicked(payload) => {
-                write!(f, "the task panicked: {}", super::cell::describe(&**payload))
+                write!(f, "the task panicked: {}", crate::contain::describe(&**payload))
             }
         }
     }
