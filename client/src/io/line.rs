@@ -95,19 +95,19 @@ impl Line {
         taken
     }
 
-    /// Sends a cancel. True if nothing of its copy's request had left: then neither does the
-    /// cancel, and the copy is over.
-    pub(super) fn cancel(&self, cancel: Cancel) -> bool {
+    /// Sends a cancel. If nothing of its copy's request had left, neither does the cancel, and the copy
+    /// is over: how many bytes it had.
+    pub(super) fn cancel(&self, cancel: Cancel) -> Option<u32> {
         // A cancel that is relayed may come too late: then the reply that comes is the call's.
         if cancel.reason == CancelReason::CallerDone {
             self.assembly.borrow_mut().discard(cancel.attempt);
         }
         let cut = self.outbox.borrow_mut().cut(cancel.attempt, PayloadOf::Request);
-        if let Cut::Unsent(_) = cut {
-            return true;
+        if let Cut::Unsent(payload) = cut {
+            return Some(payload.len() as u32);
         }
         self.send(&Frame::Cancel(cancel));
-        false
+        None
     }
 
     /// Takes back a request of which nothing has left, if there is one.
@@ -243,11 +243,11 @@ mod tests {
                 reason: CancelReason::CallerDone,
                 lifetime: Duration::ZERO,
             };
-            assert!(line.cancel(cancel(2)), "nothing of it had left");
+            assert_eq!(line.cancel(cancel(2)), Some(8 << 20), "nothing of it had left");
             assert!(line.request(request(3), &OptionSet::NONE, &payload, now()));
             assert_eq!(line.take_back(), Some(request(3).attempt));
             assert_eq!(line.take_back(), None, "the first has begun");
-            assert!(!line.cancel(cancel(1)), "its server has to be told");
+            assert_eq!(line.cancel(cancel(1)), None, "its server has to be told");
             assert!(line.outbox.borrow().is_empty());
         });
     }

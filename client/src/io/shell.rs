@@ -227,17 +227,18 @@ impl State {
                     if let Some(spans) = &mut self.spans {
                         spans.sent(replica, &request, now);
                     }
+                    let size = payload.len() as u32;
                     let taken = line.request(request, options, payload, now);
                     self.calls.on_backlog(replica, line.backlog());
                     if !taken {
-                        self.calls.on_cut(replica, request.attempt, now);
+                        self.calls.on_cut(replica, request.attempt, size, now);
                     }
                 }
                 Effect::Cancel { replica, cancel } => {
                     if let Some(line) = &self.lines[usize::from(replica.0)]
-                        && line.cancel(cancel)
+                        && let Some(size) = line.cancel(cancel)
                     {
-                        self.calls.on_cut(replica, cancel.attempt, now);
+                        self.calls.on_cut(replica, cancel.attempt, size, now);
                     }
                 }
                 Effect::Done(done) => self.deliver(done, None),

@@ -606,7 +606,7 @@ impl Book {
             call.touched = false;
             let verdict = if call.done.is_some() {
                 judge_losers(call)
-            } else if is_forgotten(call, connected, self.homes) {
+            } else if is_forgotten(call, connected, self.homes, self.now) {
                 Some((Rule::NeverForgotten, "the call waits, and no copy is alive".to_owned()))
             } else if is_unarmed(call, waits) {
                 let how =

@@ -139,6 +139,8 @@ pub struct Open {
     pub since: Nanos,
     /// What of that is left.
     pub credit: Spender,
+    /// The round trip there, as its client knows it.
+    pub rtt: Nanos,
 }
 
 #[derive(Debug)]

@@ -182,10 +182,12 @@ pub(super) fn gives_up_untried(
         && connected.iter().any(serves)
 }
 
-/// No copy is alive, and a server is connected that has not failed the call, and has room for it.
-pub(super) fn is_forgotten(call: &Call, connected: &[Open], homes: Homes) -> bool {
+/// No copy is alive, and a server is connected that has not failed the call, has room for it, and can
+/// answer in time.
+pub(super) fn is_forgotten(call: &Call, connected: &[Open], homes: Homes, now: Nanos) -> bool {
     let may = |server| !call.may_avoid(server) && call.may_repeat_at(server, homes);
-    let serves = |open: &Open| open.credit.allows(call.size) && may(open.server);
+    let near = |open: &Open| now + open.rtt < call.deadline;
+    let serves = |open: &Open| open.credit.allows(call.size) && may(open.server) && near(open);
     !call.is_alive() && connected.iter().any(serves)
 }
 

@@ -199,6 +199,13 @@ pub(super) const ALL: &[Mutation] = &[
         "        let _ = size;",
     ),
     mutation(
+        "the credit of a copy that nobody watches any more is lost when it is taken back",
+        FRAMES,
+        "        self.refund(place, size);\n        if let",
+        "        if self.find_copy(from, attempt).is_some() {\n            self.refund(place, size);\n        }\n        if let",
+    )
+    .held_by("core::calls::tests::room::so_does_one_that_is_taken_back_and_was_not_watched_any_more"),
+    mutation(
         "more credit is spent than was granted",
         ROOM,
         "        self.is_read() && self.credit.allows(size as usize)",
@@ -322,9 +329,30 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "who was refused by one need not wait for the room of another",
         STRAND,
-        "        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && call.may_try(place, it))",
-        "        call.len == 0 && self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && call.may_try(place, it))",
+        "        self.replicas.iter().any(|it| lacks(it) && is_meant(it.1))",
+        "        call.len == 0 && self.replicas.iter().any(|it| lacks(it) && is_meant(it.1))",
     ),
+    mutation(
+        "a call that waited too long is sent where it can't be answered in time",
+        EXTRA,
+        "        let is_near = |replica: &Replica| replica.rtt.is_none_or(|rtt| rtt < remaining);",
+        "        let is_near = |replica: &Replica| replica.rtt.is_none_or(|rtt| rtt < remaining || true);",
+    )
+    .held_by("core::calls::tests::room::room_that_comes_too_late_for_a_round_trip_ends_the_wait"),
+    mutation(
+        "a call that can't be answered in time any more waits until its deadline",
+        EXTRA,
+        "            true => Next::TooLate,",
+        "            true => Next::Nowhere,",
+    )
+    .held_by("core::calls::tests::room::room_that_comes_too_late_for_a_round_trip_ends_the_wait"),
+    mutation(
+        "a call does not wait for room nearby where there is some far away",
+        EXTRA,
+        "        match !self.lacks_room(slot, is_near) && self",
+        "        match self",
+    )
+    .held_by("core::calls::tests::room::room_that_is_too_far_away_leaves_a_call_to_wait_for_some_nearby"),
     mutation(
         "who withdrew a copy of its own accord is asked again",
         FRAMES,

@@ -41,7 +41,7 @@ const SERVICE: ServiceInfo = ServiceInfo::new(
 
 /// A replica, and the connection to it.
 pub(super) struct Replica {
-    id: ReplicaId,
+    pub(super) id: ReplicaId,
     pub(super) station: Station,
     pub(super) wire: Option<Wire>,
     pub(super) up: bool,
@@ -441,7 +441,7 @@ impl Client {
                     // Nothing of it had left: its server will never hear of it.
                     port.credit.refund(bytes);
                     env.book.cut(cancel.attempt);
-                    self.calls.on_cut(replica, cancel.attempt, now);
+                    self.calls.on_cut(replica, cancel.attempt, bytes as u32, now);
                     env.book.room_came(self.host);
                 } else {
                     port.put(&Frame::Cancel(cancel), now);

@@ -29,7 +29,10 @@ impl Client {
         let up = self.replicas.iter().filter(|it| it.up && !it.leaving && !unclear);
         let open = |it: &Replica| {
             let (server, port) = (env.host_of(it.station), self.ports.get(&it.wire?)?);
-            Some(Open { server, since: it.since, credit: port.credit })
+            // As it was before its connection broke, if that is not measured anew yet.
+            let rtt = self.calls.replicas().find(|known| known.id == it.id)?.rtt;
+            let rtt = rtt.unwrap_or_default().as_nanos() as Nanos;
+            Some(Open { server, since: it.since, credit: port.credit, rtt })
         };
         up.filter_map(open).collect()
     }

@@ -137,6 +137,13 @@ impl<P> Calls<P> {
         self.done(slot, Err(Error { executed, ..held }), None, now)
     }
 
+    /// The call failed, as no copy that is sent now could be answered in time; unless it holds an error.
+    pub(super) fn fail_late(&mut self, slot: u32, now: Instant) -> Done {
+        let late = Error::new(ErrorKind::DeadlineExceeded, Executed::No);
+        self.slots.get_mut(slot).held.get_or_insert(late);
+        self.fail_held(slot, now)
+    }
+
     /// The one place where a call gets its result.
     fn done(
         &mut self,

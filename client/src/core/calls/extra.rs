@@ -1,6 +1,6 @@
 //! Copies beyond the first: hedges, and copies in the place of those that ended.
 
-use bowline_protocol::{Cause, Error, ErrorKind, Executed};
+use bowline_protocol::{Cause, ErrorKind};
 use bowline_time::Instant;
 
 use super::Calls;
@@ -12,6 +12,16 @@ use crate::core::outcome::{Done, End};
 use crate::core::pick::Order;
 use crate::core::policy::{HedgePolicy, PolicyId};
 use crate::core::replicas::Replica;
+
+/// Where a call's next copy goes.
+pub(super) enum Next {
+    /// To the replica at that place.
+    At(u16),
+    /// It might go somewhere, but nobody who has it now could answer in time.
+    TooLate,
+    /// Nowhere, now.
+    Nowhere,
+}
 
 impl<P> Calls<P> {
     /// A token for one more copy, if the call has none left over.
@@ -59,6 +69,21 @@ impl<P> Calls<P> {
     /// it, if there is one.
     pub(super) fn pick_other(&mut self, slot: u32, now: Instant) -> Option<u16> {
         self.pick_where(slot, now, true, |_| true)
+    }
+
+    /// The same for a call of which no copy is out, however long it waited for that: what can't come
+    /// back in time is not worth running.
+    pub(super) fn pick_next(&mut self, slot: u32, now: Instant) -> Next {
+        let remaining = self.slots.get(slot).deadline - now;
+        let is_near = |replica: &Replica| replica.rtt.is_none_or(|rtt| rtt < remaining);
+        if let Some(place) = self.pick_where(slot, now, true, is_near) {
+            return Next::At(place);
+        }
+        // One that is near enough may have room in time.
+        match !self.lacks_room(slot, is_near) && self.pick_other(slot, now).is_some() {
+            true => Next::TooLate,
+            false => Next::Nowhere,
+        }
     }
 
     /// The same for a copy beside another, where nothing is to be made do with.
@@ -254,28 +279,21 @@ impl<P> Calls<P> {
         {
             return Some(self.fail_held(slot, now));
         }
-        let remaining = self.slots.get(slot).deadline - now;
-        // What can't come back in time is not worth running.
-        let is_near = |replica: &Replica| replica.rtt.is_none_or(|rtt| rtt < remaining);
-        let Some(place) = self.pick_where(slot, now, true, is_near) else {
-            if self.pick_other(slot, now).is_some() {
-                let late = Error::new(ErrorKind::DeadlineExceeded, Executed::No);
-                self.slots.get_mut(slot).held.get_or_insert(late);
-                return Some(self.fail_held(slot, now));
-            }
-            if !self.may_strand(slot) {
-                if self.plan_retry(slot, now) {
-                    return None;
+        match self.pick_next(slot, now) {
+            Next::At(place) => self.send_again(slot, place, now),
+            Next::TooLate => return Some(self.fail_late(slot, now)),
+            Next::Nowhere => {
+                if !self.may_strand(slot) {
+                    if self.plan_retry(slot, now) {
+                        return None;
+                    }
+                    if !self.may_come_back(slot, now) {
+                        return Some(self.fail_held(slot, now));
+                    }
                 }
-                if !self.may_come_back(slot, now) {
-                    return Some(self.fail_held(slot, now));
-                }
+                self.strand(slot, now);
             }
-            self.strand(slot, now);
-            self.arm(slot);
-            return None;
-        };
-        self.send_again(slot, place, now);
+        }
         self.arm(slot);
         None
     }

@@ -165,24 +165,24 @@ impl<P> Calls<P> {
         self.end_unanswered(slot, n, End::Replied, Some(error), now);
     }
 
-    /// A copy was taken back before any of it had left: its server will never hear of it.
-    pub fn on_cut(&mut self, from: ReplicaId, attempt: Attempt, now: Instant) {
-        if let Some((slot, n)) = self.locate(from, attempt) {
-            let call = self.slots.get(slot);
-            self.refund(call.copies[usize::from(n)].replica, call.size);
+    /// A copy of so many bytes was taken back before any of it had left: its server will never hear of
+    /// it, and its credit is there for others, though nobody should watch the copy any more.
+    pub fn on_cut(&mut self, from: ReplicaId, attempt: Attempt, size: u32, now: Instant) {
+        let Some(place) = self.replicas.find(from) else { return };
+        self.refund(place, size);
+        if let Some((slot, n)) = self.find_copy(from, attempt) {
             self.end_unanswered(slot, n, End::Withdrawn, None, now);
         }
     }
 
-    /// The same, since its replica leaves. A replica that was never sent the copy has not failed the
-    /// call, which goes elsewhere, or waits for one.
+    /// The same, since its replica leaves, of which nobody needs the credit any more. A replica that was
+    /// never sent the copy has not failed the call, which goes elsewhere, or waits for one.
     pub fn on_left_behind(&mut self, from: ReplicaId, attempt: Attempt, now: Instant) {
-        if let Some((slot, _)) = self.locate(from, attempt)
-            && self.slots.get(slot).is_waiting()
-        {
+        let Some((slot, n)) = self.find_copy(from, attempt) else { return };
+        if self.slots.get(slot).is_waiting() {
             self.hold(slot, Error::new(ErrorKind::Shed, Executed::No));
         }
-        self.on_cut(from, attempt, now);
+        self.end_unanswered(slot, n, End::Withdrawn, None, now);
     }
 
     /// A copy ended without an answer.

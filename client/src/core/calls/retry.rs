@@ -6,10 +6,12 @@ use core::time::Duration;
 use bowline_protocol::{Cause, ErrorKind};
 use bowline_time::Instant;
 
-use super::Calls;
+use super::extra::Next;
+use super::{Calls, Pending};
 use crate::core::budget::Token;
 use crate::core::call::{Call, Copied, State};
 use crate::core::outcome::End;
+use crate::core::replicas::Replica;
 
 impl<P> Calls<P> {
     /// Sets when the call is tried again, if it may be, and a token is there for it.
@@ -25,7 +27,12 @@ impl<P> Calls<P> {
         let jitter = span.as_nanos() as u64 / 2 * u64::from(self.picker.below(1024)) / 1024;
         let asked = call.held.and_then(|error| error.after).unwrap_or_default();
         let wait = asked.max(span / 2 + Duration::from_nanos(jitter));
-        if now + wait >= call.deadline || !self.take_token(slot, Token::Paid, now) {
+        // Who could be asked then has to be able to answer.
+        let serves = |(_, it): &(u16, &Replica)| it.serves(call.wanted());
+        let rtts = self.replicas.iter().filter(serves).map(|(_, it)| it.rtt.unwrap_or_default());
+        let there_and_back = rtts.min().unwrap_or_default();
+        if now + wait + there_and_back >= call.deadline || !self.take_token(slot, Token::Paid, now)
+        {
             return false;
         }
         let call = self.slots.get_mut(slot);
@@ -43,7 +50,8 @@ impl<P> Calls<P> {
         if self.fail_if_overdue(slot, now) {
             return;
         }
-        let Some(place) = self.pick_other(slot, now) else { return };
+        // Who refused it may be nearer, and is asked when its time comes.
+        let Next::At(place) = self.pick_next(slot, now) else { return };
         self.leave_line(slot);
         self.slots.get_mut(slot).retries -= 1;
         self.send_again(slot, place, now);
@@ -58,21 +66,20 @@ impl<P> Calls<P> {
             copy.failed &= !is_refusal(copy);
         }
         self.counters.retries += 1;
-        match self.pick_other(slot, now) {
-            Some(place) => {
+        let done = match self.pick_next(slot, now) {
+            Next::At(place) => {
                 self.launch(slot, place, Cause::Redispatch, now);
                 self.plan_hedge(slot, now);
-                self.arm(slot);
+                return self.arm(slot);
             }
-            None if self.may_strand(slot) || self.may_come_back(slot, now) => {
+            Next::Nowhere if self.may_strand(slot) || self.may_come_back(slot, now) => {
                 self.strand(slot, now);
-                self.arm(slot);
+                return self.arm(slot);
             }
-            None => {
-                let done = self.fail_held(slot, now);
-                self.effects.push_back(super::Pending::Done(done));
-            }
-        }
+            Next::TooLate => self.fail_late(slot, now),
+            Next::Nowhere => self.fail_held(slot, now),
+        };
+        self.effects.push_back(Pending::Done(done));
     }
 }
 

@@ -8,13 +8,14 @@
 use bowline_protocol::ErrorKind;
 use bowline_time::Instant;
 
+use super::extra::Next;
 use super::{Calls, Pending};
 use crate::core::replicas::Replica;
 
 impl<P> Calls<P> {
     /// No copy of the call is out; it waits for a replica.
     pub(super) fn strand(&mut self, slot: u32, now: Instant) {
-        let until = match self.lacks_room(slot) {
+        let until = match self.lacks_room(slot, |_| true) {
             true => {
                 self.counters.waited_for_room += 1;
                 self.slots.get(slot).deadline
@@ -39,22 +40,13 @@ impl<P> Calls<P> {
         if self.fail_if_overdue(slot, now) {
             return;
         }
-        let Some(place) = self.pick_other(slot, now) else {
-            let call = self.slots.get(slot);
-            if call.held.is_none() && self.replicas.none_takes(call.size) {
-                let done = self.fail_with(slot, ErrorKind::PayloadTooLarge, now);
-                self.effects.push_back(Pending::Done(done));
-            } else if now >= call.stranded_until {
-                let done = self.fail_held(slot, now);
-                self.effects.push_back(Pending::Done(done));
-            } else {
-                let deadline = call.deadline;
-                if self.lacks_room(slot) {
-                    self.slots.get_mut(slot).stranded_until = deadline;
-                }
-                self.arm(slot);
+        let place = match self.pick_next(slot, now) {
+            Next::At(place) => place,
+            Next::TooLate => {
+                let done = self.fail_late(slot, now);
+                return self.effects.push_back(Pending::Done(done));
             }
-            return;
+            Next::Nowhere => return self.wait_on(slot, now),
         };
         self.leave_line(slot);
         if self.slots.get(slot).len == 0 {
@@ -65,10 +57,27 @@ impl<P> Calls<P> {
         self.arm(slot);
     }
 
+    /// No replica is there for the call yet: it waits on, unless it waited enough, or in vain.
+    fn wait_on(&mut self, slot: u32, now: Instant) {
+        let call = self.slots.get(slot);
+        let done = if call.held.is_none() && self.replicas.none_takes(call.size) {
+            self.fail_with(slot, ErrorKind::PayloadTooLarge, now)
+        } else if now >= call.stranded_until {
+            self.fail_held(slot, now)
+        } else {
+            let deadline = call.deadline;
+            if self.lacks_room(slot, |_| true) {
+                self.slots.get_mut(slot).stranded_until = deadline;
+            }
+            return self.arm(slot);
+        };
+        self.effects.push_back(Pending::Done(done));
+    }
+
     /// A replica that has not failed the call lacks room; or none that takes it is connected, and
     /// one that has not failed it may yet be.
     pub(super) fn may_strand(&self, slot: u32) -> bool {
-        self.lacks_room(slot) || self.may_connect(slot)
+        self.lacks_room(slot, |_| true) || self.may_connect(slot)
     }
 
     /// The second of these.
@@ -118,10 +127,12 @@ impl<P> Calls<P> {
         self.slots.get(slot).is_stranded() && !self.any_could_take(slot, |it| it.station.is_some())
     }
 
-    /// A connected replica would be asked that has not failed the call, had it room.
-    fn lacks_room(&self, slot: u32) -> bool {
+    /// A connected replica of those that are meant would be asked that has not failed the call, had it
+    /// room.
+    pub(super) fn lacks_room(&self, slot: u32, is_meant: impl Fn(&Replica) -> bool) -> bool {
         let call = self.slots.get(slot);
         let wanted = call.wanted();
-        self.replicas.iter().any(|(place, it)| it.lacks_room(wanted) && call.may_try(place, it))
+        let lacks = |(place, it): (u16, &Replica)| it.lacks_room(wanted) && call.may_try(place, it);
+        self.replicas.iter().any(|it| lacks(it) && is_meant(it.1))
     }
 }

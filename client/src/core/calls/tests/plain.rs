@@ -291,7 +291,7 @@ fn when_all_that_are_left_are_too_far_the_deadline_is_held_to_have_passed() {
     let mut world = World::new();
     let call = world.start(world.none);
     [A, B, C].into_iter().for_each(|replica| world.calls.on_rtt(replica, DEADLINE));
-    world.calls.on_cut(A, attempt(call, 0), world.now);
+    world.calls.on_cut(A, attempt(call, 0), 7, world.now);
     world.drain();
     assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
     world.at_rest();

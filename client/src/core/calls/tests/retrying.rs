@@ -63,6 +63,29 @@ fn without_a_token_or_without_time_there_is_no_retry() {
 }
 
 #[test]
+fn a_retry_that_could_not_be_answered_in_time_is_not_waited_for() {
+    for (left, waits) in [(3, false), (9, true)] {
+        let mut world = retrying(BudgetConfig::default());
+        let call = world.start(world.none);
+        [A, B, C].into_iter().for_each(|replica| world.calls.on_rtt(replica, MS(10)));
+        world.pass(DEADLINE - MS(10) - MS(left));
+        [(A, 0), (B, 1), (C, 2)].into_iter().for_each(|(at, n)| world.overloaded(at, call, n));
+        assert_eq!(world.done.is_empty(), waits, "{left} ms and a round trip");
+    }
+}
+
+#[test]
+fn a_retry_for_which_it_is_too_late_by_then_ends_the_call() {
+    let mut world = retrying(BudgetConfig::default());
+    refused(&mut world);
+    [A, B, C].into_iter().for_each(|replica| world.calls.on_rtt(replica, DEADLINE));
+    world.pass(MS(8));
+    world.nothing_sent();
+    assert_eq!(world.result(), Err(ErrorKind::Overloaded), "which says more than that it is late");
+    world.at_rest();
+}
+
+#[test]
 fn a_call_that_may_have_run_is_not_retried() {
     let mut world = retrying(BudgetConfig::default());
     let call = world.start(world.none);

@@ -48,6 +48,41 @@ fn room_that_comes_in_the_turn_after_its_deadline_is_of_no_use_to_a_call() {
 }
 
 #[test]
+fn room_that_comes_too_late_for_a_round_trip_ends_the_wait() {
+    let mut world = narrow();
+    world.calls.on_rtt(A, MS(10));
+    world.start(world.none);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    world.start(world.none);
+    world.pass(DEADLINE - MS(10));
+    world.waits();
+    world.calls.on_credit(A, Credit { requests: 2, bytes: 200 });
+    world.pass(Duration::ZERO);
+    world.nothing_sent();
+    let [done] = world.done[..] else { panic!("not one result: {:?}", world.done) };
+    assert_eq!(done.result, Err(Error::new(ErrorKind::DeadlineExceeded, Executed::No)));
+}
+
+#[test]
+fn room_that_is_too_far_away_leaves_a_call_to_wait_for_some_nearby() {
+    let mut world = narrow();
+    world.calls.on_rtt(A, MS(1));
+    let first = world.start(world.none);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    let second = world.start(world.none);
+    world.calls.on_rtt(B, DEADLINE);
+    world.connected(B);
+    world.nothing_sent();
+    world.waits();
+    assert!(world.ok(A, first, 0).is_some());
+    world.calls.on_credit(A, Credit { requests: 2, bytes: 200 });
+    world.pass(Duration::ZERO);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    assert!(world.ok(A, second, 0).is_some());
+    world.at_rest();
+}
+
+#[test]
 fn a_copy_that_is_taken_back_leaves_its_credit_to_a_call_that_waits() {
     let mut world = narrow();
     let first = world.start(world.none);
@@ -55,10 +90,33 @@ fn a_copy_that_is_taken_back_leaves_its_credit_to_a_call_that_waits() {
     let second = world.start(world.none);
     world.nothing_sent();
     assert!(world.calls.cancel(first, world.now));
-    world.calls.on_cut(A, attempt(first, 0), world.now);
+    world.calls.on_cut(A, attempt(first, 0), 7, world.now);
     world.pass(Duration::ZERO);
     assert_eq!(world.sent(), (A, 0, Cause::First));
     assert!(world.ok(A, second, 0).is_some());
+    world.at_rest();
+}
+
+/// No more copies of finished calls are watched than calls may wait.
+#[test]
+fn so_does_one_that_is_taken_back_and_was_not_watched_any_more() {
+    let mut world = World::with(BudgetConfig::default(), |config| config.max_calls = 1);
+    [B, C].into_iter().for_each(|replica| world.closed(replica));
+    world.calls.on_granted(A, Some(Credit { requests: 2, bytes: 100 }));
+    let [watched, unwatched] = [(); 2].map(|()| {
+        let call = world.start(world.none);
+        assert!(world.calls.cancel(call, world.now));
+        call
+    });
+    world.sends.clear();
+    assert_eq!(world.calls.counters().unwatched, 1);
+    let next = world.start(world.none);
+    world.nothing_sent();
+    world.calls.on_cut(A, attempt(unwatched, 0), 7, world.now);
+    world.pass(Duration::ZERO);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    assert!(world.ok(A, next, 0).is_some() && world.ok(A, watched, 0).is_none());
+    assert_eq!(world.calls.counters().stray, 0, "only frames are");
     world.at_rest();
 }
 

@@ -24,6 +24,19 @@ fn a_call_that_starts_without_any_replica_waits_for_one() {
 }
 
 #[test]
+fn a_replica_that_comes_too_late_for_a_round_trip_ends_the_wait() {
+    let mut world = World::new();
+    blackout(&mut world);
+    world.start(world.none);
+    world.pass(DEADLINE / 2);
+    world.calls.on_rtt(B, DEADLINE / 2);
+    world.connected(B);
+    world.nothing_sent();
+    assert_eq!(world.result(), Err(ErrorKind::DeadlineExceeded));
+    world.at_rest();
+}
+
+#[test]
 fn a_call_that_loses_all_its_replicas_goes_on_at_the_first_that_comes_back() {
     let mut world = World::new();
     let call = world.start(world.none);
