@@ -141,6 +141,8 @@ pub(crate) struct Call<P> {
     pub(crate) payload: Option<P>,
     pub(crate) size: u32,
     pub(crate) method: Method,
+    /// A replica may have had that method as the call began: others are not asked.
+    pub(crate) had: bool,
     /// Which calls it is like, and the place of those in the table of latencies: of its first
     /// copy, that is; the others may be farther.
     pub(crate) kind: Kind,
@@ -206,6 +208,7 @@ impl<P> Call<P> {
             payload: None,
             size: 0,
             method: Method(0),
+            had: false,
             kind: Kind::new(Method(0), TrafficClass(0), 0, 0),
             class: 0,
             name: 0,
@@ -274,7 +277,8 @@ impl<P> Call<P> {
     }
 
     pub(crate) fn wanted(&self) -> Wanted {
-        Wanted { seq: self.seq, size: self.size, method: self.method, key: self.shard_key }
+        let Call { seq, size, method, shard_key: key, had, .. } = *self;
+        Wanted { seq, size, method, key, had }
     }
 
     pub(crate) fn copies(&self) -> &[Copied] {

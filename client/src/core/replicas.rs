@@ -34,6 +34,8 @@ pub(crate) struct Wanted {
     pub(crate) size: u32,
     pub(crate) method: Method,
     pub(crate) key: Option<u64>,
+    /// It goes to replicas only that may have its method: there is one.
+    pub(crate) had: bool,
 }
 
 /// What a replica promises of a method.
@@ -155,7 +157,12 @@ impl Replica {
 
     /// It is there for calls of that kind.
     pub(crate) fn serves(&self, wanted: Wanted) -> bool {
-        !self.is_removed() && self.placement.serves(wanted.method, wanted.key)
+        let Wanted { method, key, had, .. } = wanted;
+        self.is_placed_for(method, key) && (!had || self.promise(method).is_some())
+    }
+
+    fn is_placed_for(&self, method: Method, key: Option<u64>) -> bool {
+        !self.is_removed() && self.placement.serves(method, key)
     }
 
     /// How far it is, where that matters: a key is not to mean another replica to each client.
@@ -359,6 +366,11 @@ impl Replicas {
     /// The largest payload that any of them is known to take; None without any.
     pub(crate) fn most_taken(&self) -> Option<u32> {
         self.all.iter().filter(|it| !it.is_removed()).map(|it| it.takes).max()
+    }
+
+    /// A replica that is there for such calls may have the method: not all have said that they have not.
+    pub(crate) fn may_have(&self, method: Method, key: Option<u64>) -> bool {
+        self.all.iter().any(|it| it.is_placed_for(method, key) && it.promise(method).is_some())
     }
 
     /// No replica of the set is there for calls of that kind.

@@ -168,7 +168,7 @@ fn of_replicas_that_differ_the_one_is_cited_that_has_not_the_method_however_long
         }
         methods
     };
-    const NEW: &[MethodInfo] = &[MethodInfo::new(Method(99), "scan")];
+    const NEW: &[MethodInfo] = &[MethodInfo::new(Method(98), "scan")];
     const INFOS: [ServiceInfo; 2] = [ServiceInfo::new("new", NEW), ServiceInfo::new("old", OLD)];
     run(async {
         let servers = [1, 2].map(Server::start);

@@ -220,8 +220,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "who begins goes before those who wait for room",
         CALLS,
-        "        self.serve_lines(now);\n        match self.admit",
-        "        match self.admit",
+        "        self.serve_lines(now);\n        let had",
+        "        let had",
     )
     .held_by("core::calls::tests::room::calls_that_wait_go_in_the_order_in_which_they_came_and_before_one_that_only_begins"),
     mutation(
@@ -309,8 +309,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a replica is asked what it does not serve",
         REPLICAS,
-        "        !self.is_removed() && self.placement.serves(wanted.method, wanted.key)",
-        "        !self.is_removed() && (self.placement.serves(wanted.method, wanted.key) || true)",
+        "        !self.is_removed() && self.placement.serves(method, key)",
+        "        !self.is_removed() && (self.placement.serves(method, key) || true)",
     )
     .held_by("core::calls::tests::placing::every_copy_of_a_call_goes_to_a_replica_that_serves_its_method_and_key"),
     mutation(
@@ -600,6 +600,27 @@ pub(super) const ALL: &[Mutation] = &[
         "        let at = methods.binary_search_by_key(&method, |&(number, _)| number);\n        let promise = at.map_or(Promise::default(), |at| methods[at].1);\n",
     )
     .held_by("core::calls::tests::unlike::who_has_no_such_method_denies_nothing_and_has_run_nothing"),
+    mutation(
+        "a call goes to a replica that is known not to have its method",
+        REPLICAS,
+        "        self.is_placed_for(method, key) && (!had || self.promise(method).is_some())",
+        "        self.is_placed_for(method, key) && (!had || self.promise(method).is_some() || true)",
+    )
+    .held_by("core::calls::tests::unlike::no_copy_goes_to_a_replica_that_is_known_not_to_have_the_method_while_another_may"),
+    mutation(
+        "one that has not the method ends the call, whoever else may have it",
+        FRAMES,
+        "        let verdict = if elsewhere { Verdict::Retryable } else { verdict };",
+        "        let _ = elsewhere;",
+    )
+    .held_by("core::calls::tests::unlike::a_call_of_which_one_has_not_the_method_is_sent_elsewhere_once_and_for_no_token"),
+    mutation(
+        "a call of which nobody has the method goes round",
+        FRAMES,
+        "        call.had && !is_second && self",
+        "        call.had && (!is_second || true) && self",
+    )
+    .held_by("core::calls::tests::unlike::a_call_of_which_one_has_not_the_method_is_sent_elsewhere_once_and_for_no_token"),
     mutation(
         "copies that follow a pair cost a token in all",
         EXTRA,

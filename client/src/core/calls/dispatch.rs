@@ -15,7 +15,13 @@ use crate::core::tie;
 impl<P> Calls<P> {
     /// Takes a slot for the call and sends its first copy, or its first two, if there is a replica
     /// to send it to.
-    pub(super) fn begin(&mut self, now: Instant, spec: Spec<P>, first: Option<u16>) -> CallKey {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        spec: Spec<P>,
+        first: Option<u16>,
+        had: bool,
+    ) -> CallKey {
         let slot = self.slots.take();
         let kind = self.kind(&spec);
         let distance = first.map_or(0, |place| self.replicas.get(place).placement.distance);
@@ -25,6 +31,7 @@ impl<P> Calls<P> {
         let instead_of = self.policies.known(spec.instead_of);
         let call = self.slots.get_mut(slot);
         call.begin(spec, now);
+        call.had = had;
         (call.kind, call.class) = (kind.at(distance), class);
         (call.name, call.policy, call.instead_of) = (name, policy, instead_of);
         let key = CallKey(bowline_protocol::Seq(call.seq));

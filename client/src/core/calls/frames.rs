@@ -66,6 +66,8 @@ impl<P> Calls<P> {
         now: Instant,
     ) -> Heard {
         let Reply { status, executed, .. } = *reply;
+        let elsewhere = status == Status::NoSuchMethod && !executed && self.may_be_had(slot);
+        let verdict = if elsewhere { Verdict::Retryable } else { verdict };
         let executed = if executed { Executed::Yes } else { Executed::No };
         let done = match verdict {
             Verdict::Good => Some(self.win(slot, n, Ok(()), now)),
@@ -93,6 +95,14 @@ impl<P> Calls<P> {
             let tells = |error: Error| status != Status::Ok && error.kind == kind_of(status);
             Heard::Done { done, is_told: done.result.err().is_none_or(tells) }
         })
+    }
+
+    /// A replica that has not failed the call may have its method, as while replicas are replaced by others
+    /// of a newer version. Only one is asked where one had it not: that would go round.
+    fn may_be_had(&self, slot: u32) -> bool {
+        let call = self.slots.get(slot);
+        let is_second = call.held.is_some_and(|held| held.kind == ErrorKind::NoSuchMethod);
+        call.had && !is_second && self.any_could_take(slot, |_| true)
     }
 
     /// A result is older than was asked: what is to be heard of it, if it is the freshest of those.

@@ -424,8 +424,9 @@ impl<P> Calls<P> {
     pub fn start(&mut self, now: Instant, spec: Spec<P>) -> Result<CallKey, Error> {
         // Who waited comes first.
         self.serve_lines(now);
-        match self.admit(now, &spec) {
-            Ok(first) => Ok(self.begin(now, spec, first)),
+        let had = self.replicas.may_have(spec.method, spec.shard_key);
+        match self.admit(now, &spec, had) {
+            Ok(first) => Ok(self.begin(now, spec, first, had)),
             Err(kind) => {
                 self.counters.refused += 1;
                 Err(Error::new(kind, Executed::No))
@@ -434,7 +435,7 @@ impl<P> Calls<P> {
     }
 
     /// The replica to ask first, if the call may be made, and if there is one.
-    fn admit(&mut self, now: Instant, spec: &Spec<P>) -> Result<Option<u16>, ErrorKind> {
+    fn admit(&mut self, now: Instant, spec: &Spec<P>, had: bool) -> Result<Option<u16>, ErrorKind> {
         if self.waiting >= self.config.max_calls {
             return Err(ErrorKind::TooManyCalls);
         }
@@ -445,7 +446,8 @@ impl<P> Calls<P> {
             return Err(ErrorKind::DeadlineExceeded);
         }
         let order = spec.shard_key.map_or(Order::First, Order::Key);
-        let wanted = Wanted { seq: 0, size: spec.size, method: spec.method, key: spec.shard_key };
+        let Spec { size, method, shard_key: key, .. } = *spec;
+        let wanted = Wanted { seq: 0, size, method, key, had };
         let first = self.pick_first(now, wanted, order, spec.options.fresh);
         if first.is_none() {
             self.may_wait(wanted)?;

@@ -94,14 +94,75 @@ fn what_may_have_run_where_that_is_denied_goes_nowhere() {
 fn who_has_no_such_method_denies_nothing_and_has_run_nothing() {
     let key = Some(Key { id: 9, fingerprint: 7 });
     for (idempotent, key) in [(true, None), (false, None), (false, key)] {
-        let mut world = world([LACKING, KEYED, KEYED]);
+        let mut world = world([LACKING; 3]);
         let options = OptionSet { key, ..OptionSet::NONE };
         let spec = Spec { idempotent, options, ..world.spec(world.none) };
         let call = world.try_start(spec).unwrap();
         assert_eq!(world.sent(), (A, 0, Cause::First));
+        [B, C].into_iter().for_each(|id| world.promise_at(id, KEYED));
         world.closed(A);
         assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
         assert!(world.ok(B, call, 1).is_some());
         world.at_rest();
     }
+}
+
+#[test]
+fn no_copy_goes_to_a_replica_that_is_known_not_to_have_the_method_while_another_may() {
+    for policy in [|world: &World| world.none, |world: &World| world.hedged] {
+        let mut world = world([LACKING, IDEMPOTENT, LACKING]);
+        let call = world.start(policy(&world));
+        assert_eq!(world.sent(), (B, 0, Cause::First));
+        world.pass(HEDGE_DELAY);
+        world.nothing_sent();
+        world.closed(B);
+        world.nothing_sent();
+        world.waits();
+        world.connected(B);
+        assert_eq!(world.sent(), (B, 1, Cause::Redispatch), "it was away");
+        assert!(world.ok(B, call, 1).is_some());
+        world.at_rest();
+    }
+}
+
+#[test]
+fn where_none_has_the_method_one_is_asked_and_its_word_is_the_callers() {
+    let mut world = world([LACKING; 3]);
+    let call = world.start(world.none);
+    assert_eq!(world.sent().0, A);
+    let done = world.reply(A, call, 0, Status::NoSuchMethod).unwrap();
+    let error = Error::new(ErrorKind::NoSuchMethod, Executed::No);
+    assert_eq!((done.result, done.outcome.attempts), (Err(error), 1));
+    world.nothing_sent();
+    world.at_rest();
+}
+
+/// They say nothing of their methods.
+#[test]
+fn a_call_of_which_one_has_not_the_method_is_sent_elsewhere_once_and_for_no_token() {
+    for has in [true, false] {
+        let mut world = World::with(BudgetConfig { burst: 0, ..BudgetConfig::default() }, |_| {});
+        let spec = Spec { idempotent: false, ..world.spec(world.none) };
+        let call = world.try_start(spec).unwrap();
+        assert_eq!(world.sent().0, A);
+        assert_eq!(world.reply(A, call, 0, Status::NoSuchMethod), None);
+        assert_eq!(world.sent(), (B, 1, Cause::Redispatch));
+        let status = if has { Status::Ok } else { Status::NoSuchMethod };
+        let result = world.reply(B, call, 1, status).unwrap().result;
+        let lacking = Error::new(ErrorKind::NoSuchMethod, Executed::No);
+        assert_eq!(result, if has { Ok(()) } else { Err(lacking) });
+        world.nothing_sent();
+        assert_eq!(world.calls.counters().uncharged, 0);
+        world.at_rest();
+    }
+}
+
+#[test]
+fn a_copy_that_finds_no_such_method_leaves_the_call_to_the_other_that_is_out() {
+    let mut world = World::new();
+    let call = world.start(world.hedged);
+    world.pass(HEDGE_DELAY);
+    assert_eq!(world.reply(A, call, 0, Status::NoSuchMethod), None);
+    assert!(world.ok(B, call, 1).is_some());
+    world.at_rest();
 }
