@@ -21,6 +21,8 @@ pub(super) const KINDS: usize = WAITING + 2;
 /// Links of a connection in the list of those that have as many waiting. The others are those of
 /// its turns, by kind.
 const BY_WAITING: usize = WAITING;
+/// So many connections are looked at, at most, of those whose turn is next.
+const LOOKED_AT: usize = 16;
 
 /// Which of its connection's lists a copy stands in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +62,8 @@ struct Client {
     held: bool,
     /// Since when that was so, now and then, without one that started meanwhile.
     held_since: Option<Instant>,
+    /// When that was last over.
+    held_until: Instant,
 }
 
 /// All open connections.
@@ -78,6 +82,8 @@ pub(super) struct Clients {
     /// How many copies they have waiting, and how many of each class.
     held_copies: u32,
     held_of: [u32; CLASSES],
+    /// What time it was when somebody said so last.
+    now: Instant,
     pub(super) unread: Unread,
 }
 
@@ -92,6 +98,7 @@ impl Clients {
             held: 0,
             held_copies: 0,
             held_of: [0; CLASSES],
+            now: Instant::EPOCH,
             unread,
         }
     }
@@ -124,6 +131,7 @@ impl Clients {
             expected: 0,
             held: false,
             held_since: None,
+            held_until: Instant::EPOCH,
         })
     }
 
@@ -212,6 +220,20 @@ impl Clients {
         if newest { copies.last() } else { copies.first() }
     }
 
+    /// Of a class a waiting copy of each of the first few connections whose turns are next, as
+    /// [`Clients::turn`] would have it: primaries before extras.
+    pub(super) fn turns(&self, class: u8, newest: bool) -> impl Iterator<Item = u32> {
+        [Kind::Primary(class), Kind::Extra(class)].into_iter().flat_map(move |kind| {
+            let place = kind.place();
+            let next = move |client: &u32| self.clients.next(place, *client);
+            let clients = core::iter::successors(self.turns[place].first(), next);
+            clients.take(LOOKED_AT).filter_map(move |client| {
+                let copies = &self.clients.at(client).copies[place];
+                if newest { copies.last() } else { copies.first() }
+            })
+        })
+    }
+
     /// A connection had its turn with a copy of this kind: its next comes after all others' that have
     /// any.
     pub(super) fn had_turn(&mut self, client: Key, kind: Kind) {
@@ -253,6 +275,18 @@ impl Clients {
     pub(super) fn room(&self, client: Key, more: usize) -> Room {
         let has = self.clients.get(client).map_or(0, |of| of.unread + of.expected);
         self.unread.room(has, more)
+    }
+
+    /// What is said from here on is said at this time.
+    pub(super) const fn set_time(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Since when a copy waits for nothing but a slot that came to a connection then: since it was last
+    /// held back. None: it is.
+    pub(super) fn waits_since(&self, client: Key, came: Instant) -> Option<Instant> {
+        let Some(of) = self.clients.get(client) else { return Some(came) };
+        (!of.held).then(|| came.max(of.held_until))
     }
 
     /// So many bytes wait for a connection's client to read.
@@ -299,9 +333,11 @@ impl Clients {
 
     /// A connection's copies have their turns again.
     fn release(&mut self, index: u32) {
-        if !core::mem::replace(&mut self.clients.at_mut(index).held, false) {
+        let of = self.clients.at_mut(index);
+        if !core::mem::replace(&mut of.held, false) {
             return;
         }
+        of.held_until = self.now;
         self.held -= 1;
         for place in 0..WAITING {
             let waiting = self.clients.at(index).copies[place].len();

@@ -331,6 +331,27 @@ impl<P> Copies<P> {
         }
     }
 
+    /// Since when a waiting copy waits for nothing but a slot. None: it is held back.
+    pub(super) fn waits_since(&self, index: u32) -> Option<Instant> {
+        let copy = self.copies.at(index);
+        match copy.conn {
+            Some(Conn(client)) => self.clients.waits_since(client, copy.arrived),
+            None => Some(copy.arrived),
+        }
+    }
+
+    /// Since when the copy of a class waits for nothing but a slot that has done so longest: the first of
+    /// the queue, unless it was held back since it came. Then of those whose turns are next.
+    pub(super) fn waits_longest(&self, class: u8) -> Option<Instant> {
+        let oldest = self.oldest(class)?;
+        let since = self.waits_since(oldest);
+        if since == Some(self.at(oldest).arrived) {
+            return since;
+        }
+        let next = self.clients.turns(class, false).filter_map(|index| self.waits_since(index));
+        next.chain(since).min()
+    }
+
     /// The copy of a class that waits for a slot, and has done so longest; where some are held back,
     /// of the connection whose turn it is.
     pub(super) fn oldest_startable(&self, class: u8) -> Option<u32> {

@@ -1,5 +1,7 @@
 //! From the queue to the slots.
 
+use core::time::Duration;
+
 use bowline_protocol::{Cancel, CancelReason, Started, Tie, TrafficClass, Twin};
 use bowline_time::Instant;
 
@@ -16,9 +18,11 @@ impl<P> Core<P> {
     /// is told. (Whoever tells first and sheds afterwards kills both.)
     pub fn dispatch(&mut self, now: Instant) {
         self.slots.look(now);
+        self.copies.clients.set_time(now);
         let (mut short, mut any) = (None, false);
         while self.copies.running() < self.slots.limit()
-            && let Some((index, by_turns)) = self.next()
+            && let Some((index, by_turns)) =
+                if short.is_none() { self.next() } else { self.next_short() }
         {
             match self.room_for_reply(index) {
                 Room::Enough => {}
@@ -28,7 +32,7 @@ impl<P> Core<P> {
                 }
                 Room::NotOfAll => {
                     short = Some(self.expected(index));
-                    break;
+                    continue;
                 }
             }
             if by_turns {
@@ -64,14 +68,26 @@ impl<P> Core<P> {
         Some((index, newest_first || self.copies.clients.holds_any()))
     }
 
+    /// While there is no room among all for the reply of the copy whose turn it is, the one to start in
+    /// its place: of which the reply takes none of that room. Another one would keep it waiting.
+    fn next_short(&self) -> Option<(u32, bool)> {
+        let is_short =
+            |index: &u32| self.expected(*index) == 0 && self.room_for_reply(*index) == Room::Enough;
+        let of = |class: u8| {
+            let newest = self.governors[usize::from(class)].is_overloaded();
+            self.copies.clients.turns(class, newest).find(is_short)
+        };
+        let class = self.shares.next(|class| of(class).is_some())?;
+        Some((of(class)?, true))
+    }
+
     /// All classes that there are.
     pub(super) const fn classes(&self) -> core::ops::Range<u8> {
         0..self.config.shares.len() as u8
     }
 
     fn look_for_overload(&mut self, class: u8, now: Instant) {
-        let oldest = self.copies.oldest_startable(class);
-        let oldest = oldest.map(|index| now - self.copies.at(index).arrived);
+        let oldest = self.copies.waits_longest(class).map(|since| now - since);
         if oldest.is_none() && self.governors[usize::from(class)].is_calm() {
             return;
         }
@@ -113,7 +129,8 @@ impl<P> Core<P> {
         let copy = self.copies.at(index);
         let (waited, place) = (now - copy.arrived, usize::from(copy.method.place));
         self.shares.started(copy.class);
-        self.estimate.started(waited);
+        let for_a_slot = self.copies.waits_since(index).map_or(Duration::ZERO, |since| now - since);
+        self.estimate.started(for_a_slot);
         record(&mut self.histograms.methods[place].wait, waited);
         self.note_start(index, now);
         self.copies.run(index, now);

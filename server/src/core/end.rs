@@ -118,8 +118,11 @@ impl<P> Core<P> {
     ) -> Option<Asker> {
         let copy = self.copies.at(index);
         let (asker, waited) = (copy.asker(), now - copy.arrived);
-        // One that waits for another's result left the queue when it was parked.
-        if let State::Queued = copy.state {
+        // One that waits for another's result left the queue when it was parked; and of one that is held
+        // back nobody knows whether it would have started.
+        if let State::Queued = copy.state
+            && self.copies.waits_since(index).is_some()
+        {
             self.estimate.left();
         }
         self.forget_unstarted(index, waited, why);
@@ -150,6 +153,7 @@ impl<P> Core<P> {
         running: Running,
         now: Instant,
     ) -> (Option<Asker>, Option<u32>) {
+        self.copies.clients.set_time(now);
         let held = now - running.since;
         self.estimate.served(held);
         self.slots.served(held);

@@ -1,7 +1,8 @@
 //! Copies are held back while there is no room for their replies: see [`super::unread`].
 //!
 //! One that is held back has not started, so its twin may, and nobody is told. It is withdrawn and shed
-//! like any other; it counts for what may wait, and not for what others have to wait for.
+//! like any other; it counts for what may wait, and not for what others have to wait for. So the load that is told, the
+//! estimate of waits and the look for overload go by how long copies waited for nothing but a slot.
 
 use core::time::Duration;
 
@@ -16,7 +17,8 @@ impl<P> Core<P> {
     /// [`Core::dispatch`] of each connection for which some wait or did when it was told last; and
     /// while this core [holds copies back](Core::is_holding), soon again and of all connections: who
     /// has nothing to read may have been held back for what others had, too.
-    pub fn on_unread(&mut self, conn: Conn, bytes: usize) {
+    pub fn on_unread(&mut self, conn: Conn, bytes: usize, now: Instant) {
+        self.copies.clients.set_time(now);
         self.copies.clients.set_unread(conn.0, bytes);
     }
 

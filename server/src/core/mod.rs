@@ -270,11 +270,12 @@ impl<P> Core<P> {
         }
     }
 
-    /// How this core is doing, as it tells clients in every frame that ends a copy.
+    /// How this core is doing, as it tells clients in every frame that ends a copy: without what is held
+    /// back, which no other client has to wait for.
     pub fn load(&self) -> Load {
         Load {
             running: u16::try_from(self.copies.running()).unwrap_or(u16::MAX),
-            queued: u16::try_from(self.copies.queued()).unwrap_or(u16::MAX),
+            queued: u16::try_from(self.copies.startable()).unwrap_or(u16::MAX),
             wait: self.estimate.recent_wait(),
         }
     }

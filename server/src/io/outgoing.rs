@@ -89,7 +89,7 @@ impl<S: Service> Shell<S> {
         if let Side::Accepted(conn) = connection.side
             && (is_news || anyway)
         {
-            self.core.borrow_mut().on_unread(conn, waiting);
+            self.core.borrow_mut().on_unread(conn, waiting, now());
         }
     }
 

@@ -87,6 +87,62 @@ pub(super) const ALL: &[Mutation] = &[
     )
     .held_by("core::tests::hold::replies_count_before_they_are_made"),
     mutation(
+        "what is held back counts as load",
+        CORE,
+        "            queued: u16::try_from(self.copies.startable())",
+        "            queued: u16::try_from(self.copies.queued())",
+    )
+    .held_by("core::tests::hold::what_is_held_back_is_no_load"),
+    mutation(
+        "the time for which a copy is held back counts as its wait for a slot",
+        DISPATCH,
+        "        self.estimate.started(for_a_slot);",
+        "        self.estimate.started(for_a_slot.max(waited));",
+    )
+    .held_by("core::tests::hold::what_is_held_back_is_no_load"),
+    mutation(
+        "a hold that a running copy's end is the end of counts as a wait for a slot",
+        END,
+        "        self.copies.clients.set_time(now);\n",
+        "",
+    )
+    .held_by("core::tests::hold::who_waits_for_its_own_running_copy_is_no_load"),
+    mutation(
+        "who has read counts as having waited for a slot meanwhile",
+        CLIENTS,
+        "        of.held_until = self.now;\n",
+        "",
+    )
+    .held_by("core::tests::hold::who_has_read_has_not_waited_for_a_slot_meanwhile"),
+    mutation(
+        "who is held back now and then hides an overload",
+        COPIES,
+        "        next.chain(since).min()",
+        "        since.or(next.min())",
+    )
+    .held_by("core::tests::hold::who_is_held_back_now_and_then_hides_no_overload"),
+    mutation(
+        "what leaves while it is held back counts as having waited for a slot",
+        END,
+        "            && self.copies.waits_since(index).is_some()",
+        "            && (true || self.copies.waits_since(index).is_some())",
+    )
+    .held_by("core::tests::hold::what_leaves_while_it_is_held_back_says_nothing_of_those_that_wait"),
+    mutation(
+        "a short reply waits behind those that find no room",
+        DISPATCH,
+        "            self.copies.clients.turns(class, newest).find(is_short)",
+        "            self.copies.clients.turns(class, newest).next().filter(is_short)",
+    )
+    .held_by("core::tests::hold::a_short_reply_passes_those_that_find_no_room"),
+    mutation(
+        "any reply passes one that is larger and finds no room",
+        DISPATCH,
+        "            |index: &u32| self.expected(*index) == 0 && ",
+        "            |index: &u32| ",
+    )
+    .held_by("core::tests::hold::a_large_reply_is_not_passed_by_smaller_ones_that_take_its_room"),
+    mutation(
         "who may start next waits behind copies that are held back",
         DISPATCH,
         "                    self.hold(index, now);\n                    continue;",

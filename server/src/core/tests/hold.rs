@@ -33,14 +33,14 @@ impl Bench {
     }
 
     fn unread(&mut self, conn: Conn, bytes: usize) {
-        self.core.on_unread(conn, bytes);
+        self.core.on_unread(conn, bytes, self.now);
     }
 
     /// So many more clients, for each of which so much waits.
     fn hoarders(&mut self, count: usize, bytes: usize) -> Vec<Conn> {
         let open = |_| {
             let conn = self.core.on_opened().unwrap();
-            self.core.on_unread(conn, bytes);
+            self.core.on_unread(conn, bytes, self.now);
             conn
         };
         (0..count).map(open).collect()
@@ -292,6 +292,128 @@ fn adaptive_slots_do_not_grow_for_copies_that_are_held_back() {
         bench.finish(start.copy);
     }
     assert_eq!(bench.core.slots(), 1);
+}
+
+/// It is the client's own, and nobody else has to wait for it.
+#[test]
+fn what_is_held_back_is_no_load() {
+    let mut bench = Bench::tight(Config { slots: 1, ..tight() });
+    bench.unread(bench.conn, REPLY);
+    (1..=4).for_each(|seq| bench.request(patient(plain(seq))));
+    bench.turn();
+    for seq in 1..=3 {
+        assert_eq!((bench.core.load().queued, bench.held()), (0, 5 - seq));
+        bench.pass(ms(500));
+        bench.unread(bench.conn, 0);
+        let start = bench.turn().one_start();
+        assert_eq!((start.request.attempt.seq.0, start.waited), (seq, ms(500 * seq)));
+        assert_eq!(bench.core.load().wait, ms(0), "it had its slot at once");
+        bench.finish_with(start.copy, REPLY);
+        bench.unread(bench.conn, REPLY);
+        bench.turn();
+    }
+    // But while the slot is taken, who has read waits for that.
+    let other = bench.core.on_opened().unwrap();
+    bench.request_on(other, plain(30));
+    let other = bench.turn().one_start().copy;
+    bench.unread(bench.conn, 0);
+    assert_eq!(bench.core.load().queued, 1);
+    bench.pass(ms(80));
+    bench.finish(other);
+    bench.turn().one_start();
+    assert_eq!(bench.core.load().wait, ms(10), "an eighth of that");
+}
+
+/// A reply that the core's own end makes room for, too, is waited for until then.
+#[test]
+fn who_waits_for_its_own_running_copy_is_no_load() {
+    let mut bench = Bench::tight(tight());
+    bench.request(patient(plain(1)));
+    bench.request(patient(plain(2)));
+    let first = bench.turn().one_start();
+    bench.pass(ms(800));
+    bench.finish(first.copy);
+    assert_eq!(bench.turn().started(), [2]);
+    assert_eq!(bench.core.load().wait, ms(0));
+}
+
+#[test]
+fn who_has_read_has_not_waited_for_a_slot_meanwhile() {
+    let mut bench = Bench::tight(Config { slots: 1, ..tight() });
+    let other = bench.core.on_opened().unwrap();
+    bench.unread(bench.conn, REPLY);
+    (1..=2).for_each(|seq| bench.request(patient(plain(seq))));
+    bench.turn();
+    bench.pass(ms(10_000));
+    bench.request_on(other, patient(plain(10)));
+    bench.turn().one_start();
+    bench.unread(bench.conn, 0);
+    // One may wait 5 ms, and has to wait longer for 100 ms: so nothing is known before 105.
+    for _ in 0..105 {
+        bench.turn();
+        assert!(!bench.core.is_overloaded());
+        bench.pass(ms(1));
+    }
+    (0..10).for_each(|_| {
+        bench.turn();
+        bench.pass(ms(1));
+    });
+    assert!(bench.core.is_overloaded(), "but then it is");
+}
+
+/// It came before those that wait for a slot, and comes to have its turn as they do.
+#[test]
+fn who_is_held_back_now_and_then_hides_no_overload() {
+    let mut bench = Bench::tight(Config { slots: 1, queue_requests: 1_000, ..tight() });
+    let [one, two] = [(); 2].map(|()| bench.core.on_opened().unwrap());
+    (1..=20).for_each(|seq| bench.request(patient(plain(seq))));
+    (101..=400).for_each(|seq| bench.request_on(one, patient(plain(seq))));
+    (501..=800).for_each(|seq| bench.request_on(two, patient(plain(seq))));
+    for _ in 0..200 {
+        bench.unread(bench.conn, REPLY);
+        let start = bench.turn().one_start();
+        bench.pass(ms(1));
+        bench.unread(bench.conn, REPLY);
+        assert!(bench.turn().is_empty(), "the slot is taken");
+        bench.finish(start.copy);
+    }
+    assert!(bench.core.is_overloaded() && bench.core.stats().holds > 0);
+}
+
+#[test]
+fn what_leaves_while_it_is_held_back_says_nothing_of_those_that_wait() {
+    let mut bench = Bench::tight(tight());
+    bench.unread(bench.conn, REPLY);
+    (1..=50).for_each(|seq| bench.request(plain(seq)));
+    bench.turn();
+    bench.core.estimate.served(ms(1));
+    let before = bench.core.estimate.wait(100, 1, 1);
+    (1..=50).for_each(|seq| bench.client(caller_done(plain(seq))));
+    assert_eq!((bench.held(), bench.core.estimate.wait(100, 1, 1)), (0, before));
+}
+
+/// However many of one client's stand before it.
+#[test]
+fn a_short_reply_passes_those_that_find_no_room() {
+    let mut bench = Bench::tight(tight());
+    let scan = |seq| Request { method: SCAN, ..plain(seq) };
+    let short = bench.start(scan(1));
+    bench.finish_with(short, KIB);
+    let hoarders = bench.hoarders(12, REPLY);
+    let [other, third] = [(); 2].map(|()| bench.core.on_opened().unwrap());
+    (2..=40).for_each(|seq| bench.request(plain(seq)));
+    bench.request_on(other, scan(50));
+    bench.request_on(third, plain(60));
+    bench.request_on(third, scan(61));
+    let turn = bench.turn();
+    assert_eq!(turn.started(), [50], "and none passes another of its own client");
+    assert_eq!((bench.core.stats().holds_of_all, bench.held()), (1, 0));
+    bench.pass(ms(5));
+    bench.request_on(other, scan(51));
+    assert_eq!(bench.turn().started(), [51]);
+    assert_eq!(bench.core.short_for(bench.now), ms(5), "the others have waited since");
+    bench.unread(hoarders[0], 0);
+    assert_eq!(bench.turn().started(), [2], "whose turn it was");
 }
 
 /// That it is would say that nothing ran under its key.

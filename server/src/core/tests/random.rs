@@ -129,7 +129,7 @@ impl Walk {
     fn read(&mut self) {
         let unread = self.random.below(3) as usize * (45 << 10);
         if let Some(&conn) = self.pick_conn() {
-            self.bench.core.on_unread(conn, unread);
+            self.bench.core.on_unread(conn, unread, self.bench.now);
         }
     }
 
