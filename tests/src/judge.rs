@@ -145,6 +145,7 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
             s.faults.remove(n);
         });
     }
+    with(&|s| s.room = None);
     with(&|s| s.calls = (s.calls / 2).max(1));
     with(&|s| s.calls = (s.calls - 1).max(1));
     if scenario.classes.len() > 1 {

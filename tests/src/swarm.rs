@@ -15,8 +15,8 @@ use crate::kernel::rng::Rng;
 use crate::kernel::span::{Nanos, Span};
 use crate::kernel::trace::{Seen, Trace};
 use crate::world::{
-    Asks, Class, Fault, KeyUse, Lag, Lags, Look, Scenario, ServerSetup, Service, Teller, What,
-    Wires,
+    Asks, Class, Fault, KeyUse, Lag, Lags, Look, Room, Scenario, ServerSetup, Service, Teller,
+    What, Wires,
 };
 
 const US: Nanos = 1_000;
@@ -60,6 +60,7 @@ pub fn wild(seed: u64) -> Scenario {
     scenario.faults = (0..faults).map(|_| fault(&mut rng, &scenario, span)).collect();
     let_lag(&mut scenario, span, false);
     widen(&mut scenario, service, span, false);
+    have_read(&mut scenario);
     scenario
 }
 
@@ -93,6 +94,7 @@ pub fn gentle(seed: u64) -> Scenario {
     }
     let_lag(&mut scenario, span, true);
     widen(&mut scenario, service, span, true);
+    have_read(&mut scenario);
     scenario
 }
 
@@ -264,6 +266,21 @@ fn widen(scenario: &mut Scenario, service: Nanos, span: Nanos, gentle: bool) {
         let measured = Empirical::of([(service / 2, 90), (service, 9), (20 * service, 1)]);
         scenario.service.span = measured.map_or(Span::Fixed(service), Span::Empirical);
     }
+}
+
+/// In some worlds replies are long, and clients read them more slowly than they are made.
+fn have_read(scenario: &mut Scenario) {
+    let mut rng = Rng::labelled(scenario.seed, 105);
+    if !rng.chance(150) {
+        return;
+    }
+    let segment = rng.pick(&[8 << 10, 16 << 10]);
+    let reply = Span::Bimodal { short: 16, long: 60 << 10, long_permille: rng.pick(&[300, 1000]) };
+    let window = Some(segment as usize * rng.pick(&[1, 2, 8]));
+    scenario.wires = Wires { reply, segment, window, ..scenario.wires.clone() };
+    let each = rng.pick(&[40 << 10, 100 << 10, 400 << 10]);
+    // The least has room for one reply.
+    scenario.room = Some(Room { each, all: rng.pick(&[90 << 10, 200 << 10, 600 << 10]) });
 }
 
 fn wires(rng: &mut Rng, gentle: bool) -> Wires {

@@ -55,10 +55,12 @@ impl Fair {
         self.waiting.retain(|&(_, came_on), _| came_on != wire);
     }
 
-    /// The turn is over. Returns what is unfair, in words.
-    pub(crate) fn turn_over(&mut self) -> Option<String> {
+    /// The turn is over, with or without copies that are held back: then nobody here knows which of
+    /// those that wait could have started. Returns what is unfair, in words.
+    pub(crate) fn turn_over(&mut self, is_holding: bool) -> Option<String> {
         let starts = std::mem::take(&mut self.starts);
-        if self.shares.len() < 2 {
+        if self.shares.len() < 2 || is_holding {
+            self.since = Default::default();
             return None;
         }
         // What waits at the end of a turn waited while it was decided who starts.
@@ -101,7 +103,7 @@ mod tests {
             for (class, count) in (0..).zip(starts) {
                 (0..count).for_each(|_| fair.starts(name(9), Wire(1), class));
             }
-            fair.turn_over()
+            fair.turn_over(false)
         })
     }
 

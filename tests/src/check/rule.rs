@@ -91,6 +91,10 @@ pub enum Rule {
     HearsHowFresh,
     /// A replica that knows itself behind starts nothing that asks for more.
     StartsNothingBehind,
+    /// A copy starts only where there is room for its reply: for its client, and for all.
+    StartsOnlyWithRoom,
+    /// Where nobody has anything to read and nothing runs, nothing is held back.
+    HoldsBackForReadersOnly,
     /// A call of which no copy ran, since servers refused them, is not given up while a server is there
     /// that was not asked: whatever the call is, and whatever the reason.
     AsksElsewhere,

@@ -16,6 +16,7 @@ use crate::kernel::timeline::{Timeline, Topic, digest};
 use crate::world::report::Failed;
 use crate::world::scenario::Scenario;
 use crate::world::store::Stores;
+use crate::world::unread::Held;
 
 /// Something that will happen. What belongs to one life of a process is void after its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +117,8 @@ pub(crate) struct Env {
     pub(crate) probes: u64,
     /// Calls that the second of two tied copies answered.
     pub(crate) second_wins: u64,
+    /// What became of copies that were held back.
+    pub(crate) held: Held,
     /// What those counted that are dead.
     pub(crate) dead_clients: Vec<Counters>,
     pub(crate) dead_servers: Vec<Stats>,

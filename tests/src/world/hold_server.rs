@@ -32,6 +32,7 @@ impl Server {
             && let Some(&wire) = self.conns.get(&conn)
         {
             self.fair.starts(attempt, wire, self.class_of(options));
+            self.judge_room(env, attempt, conn);
         }
         let Some(key) = options.key else { return };
         let same = |handler: &&Handler| handler.key.is_some_and(|other| other.id == key.id);

@@ -8,6 +8,7 @@
 //! | `env` | what all in it share: time, wires, the future, and those who watch |
 //! | `client`, `server` | the machines in their shells; `shell` and `port` are what both have |
 //! | `arrive`, `payload`, `store` | requests as they come in, what they carry, and what they do for good |
+//! | `unread` | what waits for clients to read, and what is held back for that |
 //! | `hold_client`, `hold_server` | what each is held to, beside the rules in [`crate::check`] |
 //! | `choose` | runs of which a search chooses what happens next |
 
@@ -28,6 +29,7 @@ mod server;
 mod shell;
 mod store;
 mod strike;
+mod unread;
 
 pub use choose::Choice;
 pub use fault::{Fault, What};
@@ -35,5 +37,6 @@ pub use lag::{Asks, Lag, Lags, Teller};
 pub use report::{Failed, Report};
 pub use run::{World, replay};
 pub use scenario::{
-    Class, ClientSetup, KeyUse, Look, Scenario, ServerSetup, Service, Surge, Wires,
+    Class, ClientSetup, KeyUse, Look, Room, Scenario, ServerSetup, Service, Surge, Wires,
 };
+pub use unread::Held;

@@ -216,6 +216,11 @@ impl Port {
         }
     }
 
+    /// How many bytes wait until the other end has read.
+    pub(crate) const fn waiting(&self) -> usize {
+        self.out.len() + self.outbox.waiting()
+    }
+
     /// What is left though everything has come to rest, in words.
     pub(crate) fn left(&self) -> Option<String> {
         let large = self.outbox.len() + self.assembly.len();

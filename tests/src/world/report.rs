@@ -6,6 +6,7 @@ use bowline_server::core::Stats;
 
 use crate::check::Broken;
 use crate::kernel::span::Nanos;
+use crate::world::unread::Held;
 
 /// A call that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +57,8 @@ pub struct Report {
     pub probes: u64,
     /// Calls that the second of two tied copies answered.
     pub second_wins: u64,
+    /// What became of copies while they were held back.
+    pub held: Held,
     /// The counters of all clients: of those that were alive at the end, and behind them of every
     /// life that ended before.
     pub clients: Vec<Counters>,

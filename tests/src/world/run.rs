@@ -15,6 +15,7 @@ use crate::world::report::Report;
 use crate::world::scenario::Scenario;
 use crate::world::server::Server;
 use crate::world::store::Stores;
+use crate::world::unread::Held;
 
 /// Calls that each client makes after the last fault: they have to succeed.
 const PROBES: u64 = 2;
@@ -112,6 +113,7 @@ impl World {
             failures: Vec::new(),
             probes: 0,
             second_wins: 0,
+            held: Held::default(),
             dead_clients: Vec::new(),
             dead_servers: Vec::new(),
             scenario,
@@ -488,6 +490,7 @@ impl World {
             failures: env.failures,
             probes: env.probes,
             second_wins: env.second_wins,
+            held: env.held,
             clients,
             servers,
             timeline: env.timeline.read(topic),

@@ -33,6 +33,8 @@ pub struct Scenario {
     pub lags: Option<Lags>,
     /// How long payloads are, and how they travel.
     pub wires: Wires,
+    /// How much may wait on a core for clients to read; None: more than ever does.
+    pub room: Option<Room>,
     /// Whether replicas dial each other; without a mesh clients relay.
     pub mesh: bool,
     /// Client processes, each of one core.
@@ -176,6 +178,15 @@ pub struct Wires {
     pub credit: Option<Credit>,
 }
 
+/// How many bytes of replies may wait on a core until they are read: then copies are held back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// For one client.
+    pub each: usize,
+    /// For all.
+    pub all: usize,
+}
+
 /// How handlers behave.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Service {
@@ -224,6 +235,7 @@ impl Scenario {
                 requests_bytes: 1 << 20,
                 credit: None,
             },
+            room: None,
             mesh: true,
             clients: 1,
             client: ClientSetup {

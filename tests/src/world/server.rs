@@ -27,6 +27,7 @@ use crate::world::port::{Gone, PAYLOAD_LIMIT, Port};
 use crate::world::scenario::Look;
 use crate::world::shell::Shell;
 use crate::world::store::{Once, Ran};
+use crate::world::unread::{Held, Unread};
 
 /// The method that may run twice, and the one that must not.
 pub(crate) const IDEMPOTENT: Method = Method(1);
@@ -90,6 +91,7 @@ pub(crate) struct Server {
     pub(super) fair: Fair,
     /// The copy of each key that ran last.
     pub(super) ran: BTreeMap<u128, Ran>,
+    pub(super) unread: Unread,
     routes: BTreeMap<Station, Wire>,
     peers: Vec<Peer>,
     pub(super) handlers: BTreeMap<CopyKey, Handler>,
@@ -130,6 +132,9 @@ impl Server {
         config.shares.clone_from(&scenario.shares);
         config.keys = scenario.keys;
         config.shared_results = scenario.shared_results;
+        if let Some(room) = scenario.room {
+            (config.outgoing_bytes, config.outgoing_total) = (room.each, room.all);
+        }
         config.hash_seed = scenario.seed;
         let core = match Core::new(config) {
             Ok(core) => core,
@@ -148,6 +153,7 @@ impl Server {
             classes: scenario.shares.len(),
             fair: Fair::new(&scenario.shares),
             ran: BTreeMap::new(),
+            unread: Unread::default(),
             routes: BTreeMap::new(),
             peers,
             handlers: BTreeMap::new(),
@@ -171,12 +177,13 @@ impl Server {
         self.tend_links(env, now);
         self.shed_late_requests(env, now);
         self.dial_peers(env, now);
+        let looked = self.look_at_unread(env, now);
         // A loop may look at its timers before its queue or after it.
         if env.scenario.timers_last {
             self.core.dispatch(now);
         }
         if self.core.next_timeout().is_some_and(|at| at <= now) {
-            self.core.on_timeout(now);
+            self.note_held(env, |held| &mut held.expired, |core| core.on_timeout(now));
         }
         if !env.scenario.timers_last {
             self.core.dispatch(now);
@@ -184,12 +191,15 @@ impl Server {
         while let Some(effect) = self.core.poll_effect() {
             self.effect(env, effect, now);
         }
+        if looked {
+            self.judge_held(env);
+        }
         for (&wire, (port, _)) in &mut self.ports {
             port.flush(wire, env, now);
         }
         env.book.server_turn_over();
         self.judge_stops(env, now);
-        if let Some(how) = self.fair.turn_over() {
+        if let Some(how) = self.fair.turn_over(self.core.is_holding()) {
             env.book.accuse(Rule::ClassesGetTheirShare, None, how);
         }
         self.judge(env);
@@ -284,7 +294,11 @@ impl Server {
         };
         env.book.cancel_arrived(self.host, way, cancel);
         if !self.stop_on_its_way(env, origin, cancel, now) {
-            self.core.on_cancel(origin, *cancel, now);
+            let count: fn(&mut Held) -> &mut u64 = match cancel.reason {
+                CancelReason::TwinStarted { .. } => |held| &mut held.by_twin,
+                CancelReason::CallerDone => |held| &mut held.by_caller,
+            };
+            self.note_held(env, count, |core| core.on_cancel(origin, *cancel, now));
         }
     }
 
@@ -363,6 +377,7 @@ impl Server {
                 self.end(env, conn, &frame, frees, now);
             }
         }
+        self.tell_unread(env, conn, false, now);
     }
 
     fn status(&self, env: &Env, attempt: Attempt) -> Status {
@@ -549,7 +564,8 @@ impl Server {
         let dials = self.peers.iter().filter_map(|peer| peer.dial_at);
         let requests = self.ports.values().filter_map(|(port, _)| port.assembly.next_timeout());
         let next = links.chain(dials).chain(requests).chain(self.core.next_timeout()).min()?;
-        Some(self.clock.when(next))
+        let next = self.clock.when(next);
+        Some(self.next_look().map_or(next, |look| look.min(next)))
     }
 
     /// Some handler still runs.
@@ -606,8 +622,9 @@ impl Shell for Server {
             Role::Client(conn) => {
                 self.conns.remove(&conn);
                 self.fair.closed(wire);
+                self.unread.closed(conn);
                 env.book.server_lost_wire(wire);
-                self.core.on_closed(conn, now);
+                self.note_held(env, |held| &mut held.closed, |core| core.on_closed(conn, now));
             }
             Role::Peer(station) => {
                 if self.routes.get(&station) == Some(&wire) {

@@ -96,6 +96,7 @@ impl World {
     fn leave(&mut self, process: usize, within: Nanos) {
         for host in self.hosts_of(process) {
             if let Machine::Server(server) = &mut self.nodes[host.0].machine {
+                self.env.held.drained += server.stats().held;
                 server.leave(self.env.now, within);
             }
             self.want_turn(host);

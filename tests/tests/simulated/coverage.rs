@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bowline_client::core::{Counters, PickRule};
 use bowline_server::core::Stats;
 use bowline_tests::kernel::span::Span;
-use bowline_tests::world::{Report, Scenario, What};
+use bowline_tests::world::{Held, Report, Scenario, What};
 
 /// Counters of a server that no world need move, and why.
 const SELDOM: &[(&str, &str)] = &[
@@ -18,8 +18,6 @@ const SELDOM: &[(&str, &str)] = &[
     ("shed_too_late", "the world's methods can use the last moment, too"),
     ("keys_expired", "results are kept for longer than a world lasts"),
     ("cancels_on_the_way", "it is the shell on the ring that tells of these"),
-    ("holds", "and of what clients have not read"),
-    ("holds_of_all", "and of that"),
     ("aborted_by_server", "the world's handlers end, or are asked to"),
     ("rejected_queue_bytes", "what waits is bounded by its number first"),
     ("rejected_no_method", "clients ask for nothing else"),
@@ -44,6 +42,7 @@ impl Coverage {
         of_world(scenario).into_iter().for_each(|(name, is)| self.see((name, u64::from(is))));
         self.see(("calls won by the second copy", report.second_wins));
         self.see(("last calls", report.probes));
+        of_held(&report.held).into_iter().for_each(|seen| self.see(seen));
     }
 
     fn see(&mut self, (name, times): (&'static str, u64)) {
@@ -99,6 +98,16 @@ fn of_client(counters: &Counters) -> Vec<(&'static str, u64)> {
     ]
 }
 
+fn of_held(held: &Held) -> [(&'static str, u64); 5] {
+    [
+        ("copies withdrawn by their twins while they were held back", held.by_twin),
+        ("copies withdrawn by their callers while they were held back", held.by_caller),
+        ("copies shed while they were held back", held.expired),
+        ("copies that were held back as their clients went", held.closed),
+        ("copies that were held back as their servers were told to leave", held.drained),
+    ]
+}
+
 fn of_world(scenario: &Scenario) -> Vec<(&'static str, bool)> {
     let any_fault = |such: fn(&What) -> bool| scenario.faults.iter().any(|fault| such(&fault.what));
     vec![
@@ -106,6 +115,7 @@ fn of_world(scenario: &Scenario) -> Vec<(&'static str, bool)> {
         ("no mesh", !scenario.mesh),
         ("several cores", scenario.cores > 1),
         ("a client's credit", scenario.wires.credit.is_some()),
+        ("room for replies", scenario.room.is_some()),
         ("traffic classes", scenario.shares.len() > 1),
         ("keys", scenario.classes.iter().any(|class| class.key.is_some())),
         ("lags", scenario.lags.is_some()),
