@@ -1,9 +1,13 @@
-//! Large payloads on their way out: cut into segments, taking turns, given up half-way on demand.
+//! Large payloads on their way out: cut into segments, the short ones first, given up half-way on
+//! demand.
 //!
 //! Small frames do not come here. A sender writes them first, then lets the outbox add what it has
 //! in the room that is left of the turn; so a short reply waits for one turn of a long one, not for
-//! all of it. Payloads that are under way together take turns, a segment each. A payload stays where it
-//! is, and each byte of it is copied once: into what is handed to the kernel.
+//! all of it. Of payloads that are under way together the one that has least left goes first: those
+//! of one length leave one after the other, each as early as it can, and a short one goes past long
+//! ones. None waits for ever, as every other segment is of the one that has been here for longest. A
+//! payload stays where it is, until all of it is sent, and each byte of it is copied once: into what is
+//! handed to the kernel.
 //!
 //! ```
 //! use bowline_protocol::{
@@ -112,10 +116,14 @@ pub struct Sent<P> {
 /// The large payloads that one connection has under way.
 #[derive(Debug)]
 pub struct Outbox<P> {
+    /// In the order in which they were pushed.
     sending: VecDeque<Sending<P>>,
     sent: VecDeque<Sent<P>>,
     segment: usize,
     waiting: usize,
+    held: usize,
+    /// The next segment is of the oldest, whatever is left of it.
+    is_oldests_turn: bool,
 }
 
 #[derive(Debug)]
@@ -138,7 +146,14 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     /// other side takes only those.
     pub const fn new(segment: u32) -> Outbox<P> {
         let segment = segment as usize;
-        Outbox { sending: VecDeque::new(), sent: VecDeque::new(), segment, waiting: 0 }
+        Outbox {
+            sending: VecDeque::new(),
+            sent: VecDeque::new(),
+            segment,
+            waiting: 0,
+            held: 0,
+            is_oldests_turn: true,
+        }
     }
 
     /// Takes a request to be sent to `peer`. What it waits here is taken from what remains of its
@@ -184,6 +199,7 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         let length = payload.as_ref().len();
         let piece = self.piece(options, length, peer)?;
         self.waiting += length;
+        self.held += length;
         let options = match u32::try_from(length) {
             Ok(total) if length > piece => options.opening(total),
             _ => options.to_bytes(),
@@ -226,25 +242,41 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         }
     }
 
-    /// Appends to `out` a frame of each payload in turn, until that is `room` bytes or more: at
-    /// most one frame more than asked for. Returns how many bytes it appended.
+    /// Appends frames to `out` until that is `room` bytes or more: at most one frame more than asked
+    /// for. Returns how many bytes it appended.
     ///
     /// What was appended is as good as sent: ask for no more at a time than may lie before the next
     /// small frame.
     pub fn fill(&mut self, out: &mut Vec<u8>, room: usize, now: Instant) -> usize {
         let start = out.len();
         while out.len() - start < room
-            && let Some(mut sending) = self.sending.pop_front()
+            && let Some(next) = self.next()
         {
+            let sending = &mut self.sending[next];
             self.waiting -= sending.encode_next(out, now);
-            if sending.left() > 0 {
-                self.sending.push_back(sending);
-            } else {
-                let (attempt, of) = sending.head.name();
-                self.sent.push_back(Sent { attempt, of, payload: sending.payload });
+            if sending.left() == 0
+                && let Some(Sending { head, payload, .. }) = self.take(next)
+            {
+                let (attempt, of) = head.name();
+                self.sent.push_back(Sent { attempt, of, payload });
             }
         }
         out.len() - start
+    }
+
+    /// Whose segment is the next.
+    fn next(&mut self) -> Option<usize> {
+        self.is_oldests_turn = !self.is_oldests_turn;
+        if self.is_oldests_turn && !self.is_empty() {
+            return Some(0);
+        }
+        (0..self.len()).min_by_key(|&at| self.sending[at].left())
+    }
+
+    fn take(&mut self, at: usize) -> Option<Sending<P>> {
+        let sending = self.sending.remove(at)?;
+        self.held -= sending.payload.as_ref().len();
+        Some(sending)
     }
 
     /// A payload that was sent in full since the last question, until there is none.
@@ -255,10 +287,10 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     /// Sends no more of this payload.
     pub fn cut(&mut self, attempt: Attempt, of: PayloadOf) -> Cut<P> {
         let at = self.sending.iter().position(|sending| sending.head.name() == (attempt, of));
-        let Some(sending) = at.and_then(|at| self.sending.remove(at)) else {
+        let Some(sending) = at.and_then(|at| self.take(at)) else {
             return Cut::Absent;
         };
-        self.waiting -= sending.payload.as_ref().len() - sending.done.unwrap_or(0);
+        self.waiting -= sending.left();
         match sending.done {
             None => Cut::Unsent(sending.payload),
             Some(_) => Cut::UnderWay(sending.payload),
@@ -277,6 +309,11 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     /// How many bytes of payloads wait to be sent.
     pub const fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// How many bytes of memory payloads take: each all of its own, until the last of it is sent.
+    pub const fn held(&self) -> usize {
+        self.held
     }
 
     /// How many payloads are under way or wait.

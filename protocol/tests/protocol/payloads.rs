@@ -181,7 +181,7 @@ proptest! {
             pushed.into_iter().filter_map(|(seq, (_, bytes))| Some((seq, bytes?))).collect();
         prop_assert_eq!(sent, expected.len());
         prop_assert_eq!(receiver.whole, expected);
-        prop_assert_eq!((outbox.waiting(), outbox.len()), (0, 0));
+        prop_assert_eq!((outbox.waiting(), outbox.held(), outbox.len()), (0, 0, 0));
         prop_assert_eq!((receiver.assembly.held(), receiver.assembly.len()), (0, 0));
     }
 
@@ -281,21 +281,56 @@ fn a_small_frame_waits_for_one_turn_of_a_large_payload_and_not_for_all_of_it() {
     assert!(most_ahead_of_a_small_frame(&peer()) < (16 << 10) + (5 << 10));
 }
 
-#[test]
-fn large_payloads_take_turns() {
+/// Pushes replies, as many segments long as these say, and returns whose segments leave, in their
+/// order: after two of them one of a single segment comes.
+fn order(lengths: &[usize]) -> Vec<u64> {
     let mut outbox = Outbox::new(SEGMENT as u32);
-    for seq in 1..=3 {
-        outbox.push_reply(reply(seq), &OptionSet::default(), vec![0; 50_000], &peer()).unwrap();
+    let push = |outbox: &mut Outbox<Vec<u8>>, seq: usize, segments: usize| {
+        let bytes = vec![0; segments * SEGMENT];
+        outbox.push_reply(reply(seq as u64), &OptionSet::NONE, bytes, &peer()).unwrap();
+    };
+    lengths.iter().enumerate().for_each(|(at, &segments)| push(&mut outbox, at + 1, segments));
+    let mut order = Vec::new();
+    while !outbox.is_empty() {
+        let mut wire = Vec::new();
+        outbox.fill(&mut wire, 1, NOW);
+        let (frame, _) = codec::decode(&wire, 1 << 16).unwrap().expect("it is whole");
+        order.push(match frame.expect("it is known") {
+            Frame::Reply(reply, _) | Frame::ReplyWith(reply, ..) => reply.attempt.seq.0,
+            Frame::Segment(segment, _) => segment.attempt.seq.0,
+            other => panic!("{other:?}"),
+        });
+        if order.len() == 2 {
+            push(&mut outbox, 9, 1);
+        }
     }
-    // One that comes late and is short is not behind what is left of the long ones.
-    outbox.fill(&mut Vec::new(), 10_000, NOW);
-    outbox.push_reply(reply(4), &OptionSet::default(), vec![0; 2 * SEGMENT], &peer()).unwrap();
-    let before = outbox.waiting();
-    while outbox.poll_sent().is_none() {
+    order
+}
+
+#[test]
+fn large_payloads_of_one_length_leave_one_after_the_other() {
+    assert_eq!(order(&[3, 3, 3]), [1, 1, 1, 2, 9, 2, 2, 3, 3, 3]);
+}
+
+#[test]
+fn a_short_payload_goes_past_long_ones_and_the_oldest_of_those_gets_every_other_segment() {
+    assert_eq!(order(&[6, 4, 4]), [2, 1, 9, 1, 2, 1, 2, 1, 2, 1, 1, 3, 3, 3, 3]);
+}
+
+#[test]
+fn a_payload_takes_its_memory_until_all_of_it_is_sent_or_it_is_cut() {
+    let mut outbox = Outbox::new(SEGMENT as u32);
+    for seq in 1..=2 {
+        outbox.push_reply(reply(seq), &OptionSet::NONE, vec![0; 2 * SEGMENT], &peer()).unwrap();
+    }
+    let mut held = Vec::new();
+    while outbox.waiting() > SEGMENT {
         outbox.fill(&mut Vec::new(), 1, NOW);
+        held.push((outbox.waiting() / SEGMENT, outbox.held() / SEGMENT));
     }
-    assert!(before - outbox.waiting() <= 8 * SEGMENT, "{}", before - outbox.waiting());
-    assert_eq!(outbox.len(), 3);
+    assert_eq!(held, [(3, 4), (2, 2), (1, 2)]);
+    assert!(matches!(outbox.cut(attempt(2), PayloadOf::Reply), Cut::UnderWay(_)));
+    assert_eq!((outbox.waiting(), outbox.held()), (0, 0));
 }
 
 #[test]
@@ -348,13 +383,17 @@ fn a_payload_that_the_peer_does_not_take_is_refused_before_it_is_sent() {
 
 #[test]
 fn what_the_budget_has_no_room_for_is_refused_and_its_segments_skipped() {
-    let mut outbox = Outbox::new(SEGMENT as u32);
-    for seq in 1..=3 {
+    // As a sender would send them that lets all of its payloads take turns.
+    let mut outboxes = [1, 2, 3].map(|seq| {
+        let mut outbox = Outbox::new(SEGMENT as u32);
         outbox.push_reply(reply(seq), &OptionSet::default(), payload(seq, 4_000), &peer()).unwrap();
-    }
+        outbox
+    });
     let mut receiver = Receiver::new(9_000);
     let mut wire = Vec::new();
-    outbox.fill(&mut wire, usize::MAX, NOW);
+    for _ in 0..4 {
+        outboxes.iter_mut().for_each(|outbox| _ = outbox.fill(&mut wire, 1, NOW));
+    }
     receiver.receive(&wire).unwrap();
     assert_eq!(receiver.refused, [3]);
     assert_eq!(receiver.skipped, 3);

@@ -283,19 +283,20 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         }
     }
 
-    /// How many bytes wait for the other side to read.
+    /// How many bytes of memory wait for the other side to read: a long reply takes all of its own
+    /// until the last of it is sent.
     pub(super) fn waiting(&self) -> usize {
-        self.stream.queued() + self.outbox.borrow().waiting()
+        self.stream.queued() + self.outbox.borrow().held()
     }
 
     /// How many bytes wait for it, and whether it reads too slowly: see [`Reader`].
     pub(super) fn look(&self, span: Duration, now: Instant) -> (usize, bool) {
         let queued = self.stream.queued();
-        let waiting = queued + self.outbox.borrow().waiting();
+        let left = queued + self.outbox.borrow().waiting();
         let (taken, mut reader) = (self.appended.get() - queued as u64, self.reader.get());
-        let is_too_slow = reader.is_too_slow(waiting, taken, (self.most, span), now);
+        let is_too_slow = reader.is_too_slow(left, taken, (self.most, span), now);
         self.reader.set(reader);
-        (waiting, is_too_slow)
+        (self.waiting(), is_too_slow)
     }
 
     /// How many bytes wait for it, and whether the core has to be told: many do, or did when it was
@@ -386,15 +387,19 @@ mod tests {
         }
     }
 
-    async fn sender() -> Rc<Sender<Nosy>> {
+    /// The most that the other side takes: more than kernels keep for a connection.
+    const TAKES: usize = 64 << 20;
+
+    /// One, and where what it sends arrives.
+    async fn sender() -> (Rc<Sender<Nosy>>, TcpStream) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let stream = TcpStream::connect(address, Duration::from_secs(20)).await.unwrap();
         let sender = Sender::new(stream, 1 << 20, Rc::default());
         let features = Features::OPTIONS.with(Features::SEGMENTS);
-        sender.peer.set(Peer { takes: Takes { frame: 1 << 20, payload: 1 << 20 }, features });
-        sender
+        sender.peer.set(Peer { takes: Takes { frame: 1 << 20, payload: TAKES as u32 }, features });
+        (sender, listener.accept().await.unwrap())
     }
 
     fn reply(sender: &Rc<Sender<Nosy>>, bytes: usize) -> (bool, Rc<Cell<bool>>) {
@@ -412,8 +417,8 @@ mod tests {
     #[test]
     fn a_replys_drop_runs_while_nothing_is_borrowed() {
         Runtime::builder().build().unwrap().block_on(async {
-            let sender = sender().await;
-            let (is_taken, dropped) = reply(&sender, 2 << 20);
+            let (sender, _client) = sender().await;
+            let (is_taken, dropped) = reply(&sender, TAKES + 1);
             assert!(!is_taken && dropped.get());
             let (is_taken, dropped) = reply(&sender, 1 << 20);
             assert!(is_taken && !dropped.get());
@@ -422,6 +427,23 @@ mod tests {
             let (_, dropped) = reply(&sender, 1 << 20);
             sender.give_up(false);
             assert!(dropped.get());
+        });
+    }
+
+    /// Or who leaves the last bytes of many replies could have the server keep all of them.
+    #[test]
+    fn a_reply_waits_with_all_of_its_memory_however_much_of_it_is_read() {
+        Runtime::builder().build().unwrap().block_on(async {
+            let (sender, client) = sender().await;
+            reply(&sender, TAKES);
+            let mut read = 0;
+            while read < 1 << 20 {
+                read += client.receive().await.unwrap().expect("more of it").len();
+                assert!(sender.waiting() >= TAKES);
+            }
+            let (sum, is_too_slow) = sender.look(Duration::from_secs(3600), now());
+            assert!(sum >= TAKES && !is_too_slow);
+            sender.give_up(false);
         });
     }
 }
