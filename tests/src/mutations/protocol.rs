@@ -11,9 +11,23 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "what was taken back before it left is sent nevertheless",
         OUTBOX,
-        "        let Some(sending) = at.and_then(|at| self.sending.remove(at)) else {",
-        "        let Some(sending) =\n            at.and_then(|at| self.sending.remove(at).filter(|it| it.done.is_some()))\n        else {",
+        "        let Some(sending) = at.and_then(|at| self.take(at)) else {",
+        "        let at = at.filter(|&at| self.sending[at].done.is_some());\n        let Some(sending) = at.and_then(|at| self.take(at)) else {",
     ),
+    mutation(
+        "a short payload waits for the long ones before it",
+        OUTBOX,
+        "        (0..self.len()).min_by_key(|&at| self.sending[at].left())",
+        "        (0..self.len()).next()",
+    )
+    .held_by("payloads::a_short_payload_goes_past_long_ones_and_the_oldest_of_those_gets_every_other_segment"),
+    mutation(
+        "a long payload waits for as long as short ones come",
+        OUTBOX,
+        "        if self.is_oldests_turn && !self.is_empty() {",
+        "        if false {",
+    )
+    .held_by("payloads::a_short_payload_goes_past_long_ones_and_the_oldest_of_those_gets_every_other_segment"),
     mutation(
         "segments of a payload that was given up end the connection",
         ASSEMBLY,

@@ -164,4 +164,11 @@ pub(super) const ALL: &[Mutation] = &[
         "        drop(spawn_at(Stage::Input, change));",
     )
     .held_in("loopback", "live::a_replica_that_is_taken_out_while_it_moves_stays_out"),
+    mutation(
+        "of a reply that waits only what is left of it counts",
+        SENDER,
+        "        self.stream.queued() + self.outbox.borrow().held()",
+        "        self.stream.queued() + self.outbox.borrow().waiting()",
+    )
+    .held_by("io::sender::tests::a_reply_waits_with_all_of_its_memory_however_much_of_it_is_read"),
 ];
