@@ -63,6 +63,10 @@ impl Notices {
         self.all.push_back(notice);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     pub(crate) fn next(&mut self) -> Option<Notice> {
         self.all.pop_front()
     }

@@ -51,7 +51,7 @@ pub(super) struct Answer {
 pub(super) struct Shell {
     pub(super) state: RefCell<State>,
     pub(super) pool: Rc<Pool>,
-    /// The timer task's next wake-up has come nearer.
+    /// The timer task's next wake-up has come nearer, or there is something to be told in a log.
     pub(super) sooner: Notify,
     /// A connection came or went.
     pub(super) changed: Notify,
@@ -187,6 +187,8 @@ impl Shell {
         let mut state = self.state.borrow_mut();
         state.carry_out(self.latest.get());
         let sooner = state.calls.next_timeout().is_some_and(|next| next < state.armed);
+        // Nobody whom a log may fail but the timers' task: it is woken for what is to be told, too.
+        let sooner = sooner || state.calls.has_notice();
         let mut woken = match state.woken.is_empty() {
             true => Vec::new(),
             false => std::mem::take(&mut state.woken),

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use bowline_client::Client;
 use bowline_client::core::{
     AutoOff, Delay, EjectConfig, HedgePolicy, Percentile, Policy, PolicyId,
 };
 use bowline_protocol::Status;
 
 use crate::ear::{lines, listen};
-use crate::server::{Answer, LONG, READ, World, run};
+use crate::server::{Answer, LONG, READ, Server, World, config, run};
 use crate::told::until;
 
 const SOON: Duration = Duration::from_millis(1);
@@ -81,6 +82,24 @@ fn far_more_slow_calls_than_the_percentile_implies_are_told_as_an_alarm() {
         let alarm = "WARN far more calls are slow than the percentile implies: hedging is off for a \
                      while method=1 policy=PolicyId(1)";
         assert_eq!(told, [alarm]);
+    });
+}
+
+#[test]
+fn an_ejection_is_told_of_when_it_comes_to_pass_though_no_timer_is_due() {
+    run(async {
+        let servers = [1].map(Server::start);
+        let mut config = config(&servers);
+        config.core.eject = Some(EjectConfig { after: 1, ..EjectConfig::default() });
+        let client = Client::connect(config).await.unwrap();
+        listen();
+        // Of two calls the later is due no sooner than the timer that the first one set.
+        for answer in [Answer::Echo, Answer::Fail(Status::Failed)] {
+            servers[0].answer.set(answer);
+            let _ = client.call(READ, b"x").deadline(100 * LONG).await;
+        }
+        let ejected = "WARN ejected: it fails again and again replica=1";
+        assert_eq!(told("WARN", "ejected", 1).await, [ejected]);
     });
 }
 

@@ -581,6 +581,11 @@ impl<P> Calls<P> {
         self.notices.next()
     }
 
+    /// [`Calls::poll_notice`] has something.
+    pub fn has_notice(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
     /// How the replicas of the set are doing, in the order in which they were added.
     pub fn replicas(&self) -> impl Iterator<Item = ReplicaState> {
         self.replicas.iter().filter(|(_, it)| !it.is_removed()).map(|(_, it)| it.state())
