@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bowline_client::core::{
-    Budget, BudgetConfig, Config, ConfigError, Delay, HedgePolicy, Percentile, PickRule, Policy,
-    Stagger, TiePolicy,
+    Budget, BudgetConfig, Config, ConfigError, Delay, HedgePolicy, Percentile, Policy, Stagger,
+    TiePolicy,
 };
 
-use crate::cli::{self, Pick, PolicyArgs};
+use crate::cli::{self, PolicyArgs};
 use crate::units::three_digits;
 
 /// Tokens that the bucket holds, at most and at first: what a burst of slow calls may take at once.
@@ -41,10 +41,7 @@ pub fn client_policy(policy: cli::Policy, args: &PolicyArgs) -> Policy {
 /// A setting is out of its range.
 pub fn client_config(args: &PolicyArgs, seed: u64) -> Result<Config, ConfigError> {
     let budget = budget_config(args);
-    let pick = match args.pick {
-        Pick::RoundRobin => PickRule::RoundRobin,
-        Pick::TwoChoices => PickRule::PowerOfTwo,
-    };
+    let pick = args.pick.rule();
     Ok(Config { pick, budget: Arc::new(Budget::new(budget)?), seed, ..Config::default() })
 }
 

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use bowline_client::core::PickRule;
 use clap::ValueEnum;
 
 use crate::faults::Pattern;
@@ -45,6 +46,22 @@ pub enum Pick {
     RoundRobin,
     /// The less loaded of two drawn at random
     TwoChoices,
+    /// The faster of two drawn at random, unless it is busier than most: for replicas that are unlike
+    HotCold,
+    /// The one that would answer the soonest, by its queue and its speed
+    C3,
+}
+
+impl Pick {
+    /// The rule, for a frontend that is the only one.
+    pub const fn rule(self) -> PickRule {
+        match self {
+            Pick::RoundRobin => PickRule::RoundRobin,
+            Pick::TwoChoices => PickRule::PowerOfTwo,
+            Pick::HotCold => PickRule::HotCold,
+            Pick::C3 => PickRule::C3 { clients: 1 },
+        }
+    }
 }
 
 impl fmt::Display for Pick {
@@ -52,6 +69,8 @@ impl fmt::Display for Pick {
         f.write_str(match self {
             Pick::RoundRobin => "round-robin",
             Pick::TwoChoices => "two-choices",
+            Pick::HotCold => "hot-cold",
+            Pick::C3 => "c3",
         })
     }
 }

@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use bowline_client::core::{BudgetConfig, PickRule, Policy};
+use bowline_client::core::{BudgetConfig, Policy};
 use bowline_protocol::LinkConfig;
 use bowline_tests::kernel::span::{Nanos, Span};
 use bowline_tests::world::{Class, ClientSetup, Look, Scenario, ServerSetup, Service};
 use thiserror::Error;
 
-use crate::cli::{Copies, Offered, Pick, WorldArgs};
+use crate::cli::{Copies, Offered, WorldArgs};
 use crate::model::{Model, ModelError};
 use crate::units::{show_duration, three_digits};
 
@@ -136,10 +136,7 @@ impl Setting {
             },
             delay: args.network.clone(),
             warm_up: self.warm_up(),
-            pick: match args.pick {
-                Pick::RoundRobin => PickRule::RoundRobin,
-                Pick::TwoChoices => PickRule::PowerOfTwo,
-            },
+            pick: args.pick.rule(),
             load_lifetime: 100_000_000,
             budget,
             link: LinkConfig::default(),

@@ -110,6 +110,24 @@ fn a_replica_that_is_slowed_in_a_stall_harms_less_than_one_that_stands_still() {
 }
 
 #[test]
+fn each_way_to_pick_a_replica_makes_figures_of_its_own() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let row = |pick: &str| {
+        let line = format!(
+            "simulate --calls 3000 --rounds 1 --policies none --faults one --fault-kinds slow:3x \
+             --pick {pick}"
+        );
+        let (good, out, err) = says(folder.path(), &line);
+        assert!(good, "{pick}: {err}");
+        out.lines().find(|line| line.starts_with("none ")).expect("a row").to_owned()
+    };
+    let rows = ["round-robin", "two-choices", "hot-cold", "c3"].map(row);
+    for (n, one) in rows.iter().enumerate() {
+        assert!(!rows[..n].contains(one), "{rows:#?}");
+    }
+}
+
+#[test]
 fn a_simulation_draws_from_the_histogram_of_a_report() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (good, _, err) = says(folder.path(), &format!("{SMALL} --out first"));
