@@ -17,13 +17,28 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::{
+    RwLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+#[cfg(loom)]
+use loom::sync::{
+    RwLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use crate::driver::{Token, message};
 
 pub(crate) struct Bell {
     event: OwnedFd,
+    name: Name,
+}
+
+/// By what name the core's ring is called.
+struct Name {
     /// None: the ring takes no messages, or is about to be closed.
     ring: RwLock<Option<RawFd>>,
     /// A message was refused, and so would be the next.
@@ -40,7 +55,7 @@ impl Bell {
         }
         // SAFETY: the descriptor was just made, and nobody else has it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
-        Ok(Bell { event, ring: RwLock::new(None), refused: AtomicBool::new(false) })
+        Ok(Bell { event, name: Name::new() })
     }
 
     /// What the core reads from, to be woken.
@@ -51,23 +66,37 @@ impl Bell {
     /// Names the ring that messages go to; None takes the name away. When this returns no thread
     /// uses the name that was there before.
     pub(crate) fn name(&self, ring: Option<RawFd>) {
-        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+        self.name.set(ring);
     }
 
     /// Wakes the core.
     pub(crate) fn ring(&self) {
-        if self.refused.load(Ordering::Relaxed) || !self.send() {
+        if !self.name.call(|ring| message::post(ring, Token::WAKE)) {
             let one = 1_u64;
             // SAFETY: eight bytes are read from `one`. The write would block if the counter neared
             // 2^64, but each sleep adds at most one, and the core reads it when it wakes.
             unsafe { libc::write(self.event(), (&raw const one).cast(), 8) };
         }
     }
+}
 
-    /// Posts a message to the ring, if there is one that takes it.
-    fn send(&self) -> bool {
+impl Name {
+    fn new() -> Name {
+        Name { ring: RwLock::new(None), refused: AtomicBool::new(false) }
+    }
+
+    fn set(&self, ring: Option<RawFd>) {
+        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = ring;
+    }
+
+    /// Posts a message to the ring, if there is one that takes it. The name is not taken away before
+    /// that is done.
+    fn call(&self, post: impl FnOnce(RawFd) -> io::Result<()>) -> bool {
+        if self.refused.load(Ordering::Relaxed) {
+            return false;
+        }
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
-        match ring.map(|ring| message::post(ring, Token::WAKE)) {
+        match ring.map(post) {
             Some(Ok(())) => true,
             Some(Err(error)) => {
                 if is_for_good(&error) {
@@ -150,9 +179,102 @@ mod tests {
         let bell = Bell::new().unwrap();
         let mut ring = IoUring::new(8).unwrap();
         bell.name(Some(ring.as_raw_fd()));
-        bell.refused.store(true, Ordering::Relaxed);
+        bell.name.refused.store(true, Ordering::Relaxed);
         bell.ring();
         assert!(ring.completion().is_empty());
         assert_eq!(written(&bell), 1);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    use super::*;
+    use crate::doze::Doze;
+    use crate::doze::model::Event;
+
+    /// A core and its bell: the ring's descriptor is closed at the core's end, and its number may then
+    /// be another's.
+    struct Core {
+        doze: Doze,
+        work: AtomicUsize,
+        name: Name,
+        closed: AtomicBool,
+        event: Event,
+    }
+
+    impl Core {
+        /// Brings work from another thread. `refused` is what the kernel says to a message, if it does
+        /// not take it.
+        fn bring(&self, refused: Option<i32>) {
+            self.work.fetch_add(1, Ordering::Relaxed);
+            if self.doze.call() && !self.name.call(|_| self.post(refused)) {
+                self.event.happen();
+            }
+        }
+
+        fn post(&self, refused: Option<i32>) -> io::Result<()> {
+            assert!(!self.closed.load(Ordering::Relaxed), "a message to whose the number is now");
+            match refused {
+                Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+                None => Ok(self.event.happen()),
+            }
+        }
+
+        /// Sleeps until so much work has come.
+        fn work(&self, most: usize) {
+            let mut done = 0;
+            while done < most {
+                if self.doze.wake_up() {
+                    done += self.work.swap(0, Ordering::Relaxed);
+                } else if self.doze.fall_asleep() {
+                    self.event.wait();
+                }
+            }
+        }
+
+        /// Ends, awake: a timer or a request of its own has ended the sleep before.
+        fn end(&self) {
+            self.doze.fall_asleep();
+            self.doze.wake_up();
+            self.name.set(None);
+            self.closed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What a core does while two threads bring it work. A wake that is lost shows as a deadlock, which
+    /// loom finds.
+    fn model(refused: Option<i32>, run: fn(&Core)) {
+        loom::model(move || {
+            let core = Arc::new(Core {
+                doze: Doze::new(),
+                work: AtomicUsize::new(0),
+                name: Name::new(),
+                closed: AtomicBool::new(false),
+                event: Event::default(),
+            });
+            core.name.set(Some(7));
+            let bringers = [(); 2].map(|()| {
+                let core = core.clone();
+                thread::spawn(move || core.bring(refused))
+            });
+            run(&core);
+            bringers.into_iter().for_each(|bringer| bringer.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_name_that_was_taken_away_is_used_by_nobody() {
+        model(None, Core::end);
+    }
+
+    #[test]
+    fn a_core_is_woken_whatever_the_kernel_says_to_a_message() {
+        for refused in [None, Some(libc::ENOMEM), Some(libc::EPERM)] {
+            model(refused, |core| core.work(2));
+        }
     }
 }

@@ -3,8 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+
+#[cfg(loom)]
+use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::notify::wake;
 
@@ -128,5 +133,79 @@ impl<T> Future for RemoteHandle<T> {
 impl<T> fmt::Debug for RemoteHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteHandle").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::future::block_on;
+    use loom::thread;
+
+    use super::*;
+
+    /// One thread keeps the promise, or breaks it; the other claims what was promised. A wake that is
+    /// lost shows as a deadlock, which loom finds.
+    fn is_told(
+        settle: impl Fn(Promise<u32>) + Copy + Send + Sync + 'static,
+        claim: impl Fn(RemoteHandle<u32>) -> Result<u32, Lost> + Sync + Send + 'static,
+        expected: Result<u32, Lost>,
+    ) {
+        loom::model(move || {
+            let (promise, handle) = promise();
+            let settling = thread::spawn(move || settle(promise));
+            assert_eq!(claim(handle), expected);
+            settling.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_blocks_for_an_output_gets_it_or_hears_that_there_is_none() {
+        is_told(|promise| promise.keep(5), RemoteHandle::wait, Ok(5));
+        is_told(drop, RemoteHandle::wait, Err(Lost::Ended));
+    }
+
+    #[test]
+    fn who_awaits_an_output_gets_it_or_hears_that_there_is_none() {
+        is_told(|promise| promise.keep(5), block_on, Ok(5));
+        is_told(drop, block_on, Err(Lost::Ended));
+    }
+
+    #[test]
+    fn a_refusal_is_what_is_told_though_the_promise_breaks_right_after() {
+        let refuse = |promise: Promise<u32>| {
+            let refusal = promise.refusal();
+            refusal();
+            drop(promise);
+        };
+        is_told(refuse, RemoteHandle::wait, Err(Lost::Refused));
+        is_told(refuse, block_on, Err(Lost::Refused));
+    }
+
+    #[test]
+    fn who_moves_to_another_waker_is_woken_by_that() {
+        loom::model(|| {
+            let (promise, mut handle) = promise();
+            let settling = thread::spawn(move || promise.keep(5));
+            let first = Pin::new(&mut handle).poll(&mut Context::from_waker(Waker::noop()));
+            let output = match first {
+                Poll::Ready(output) => output,
+                Poll::Pending => block_on(handle),
+            };
+            assert_eq!(output, Ok(5));
+            settling.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn an_output_that_nobody_claims_is_dropped_once() {
+        loom::model(|| {
+            let (promise, handle) = promise();
+            let output = std::sync::Arc::new(());
+            let kept = output.clone();
+            let settling = thread::spawn(move || promise.keep(kept));
+            drop(handle);
+            settling.join().unwrap();
+            assert_eq!(std::sync::Arc::strong_count(&output), 1);
+        });
     }
 }

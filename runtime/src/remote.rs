@@ -7,8 +7,18 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
+#[cfg(not(loom))]
+use std::sync::{
+    RwLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+#[cfg(loom)]
+use loom::sync::{
+    RwLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use crate::bell::Bell;
 use crate::doze::Doze;
@@ -75,7 +85,12 @@ impl Remote {
 }
 
 /// All runtimes of the process, each at the place that is its number.
+#[cfg(not(loom))]
 static RUNTIMES: RwLock<Vec<Option<Arc<Remote>>>> = RwLock::new(Vec::new());
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref RUNTIMES: RwLock<Vec<Option<Arc<Remote>>>> = RwLock::new(Vec::new());
+}
 
 thread_local! {
     /// Those of [`RUNTIMES`] that this thread has woken. It keeps none of them alive.
@@ -191,5 +206,52 @@ mod tests {
         // Whoever has the number now, if anybody, it is not the first, which lives still.
         let found = find_known(&mut known, number);
         assert!(found.is_none_or(|found| !Arc::ptr_eq(&found, &first)));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::thread;
+
+    use super::*;
+
+    /// Another thread ends a runtime that this one has woken, while this one makes another and wakes a
+    /// task of that.
+    #[test]
+    fn a_wake_reaches_the_runtime_that_has_the_number_now() {
+        loom::model(|| {
+            let first = Registration::new(Arc::new(Remote::new().unwrap())).unwrap();
+            let mut known = Vec::new();
+            assert!(find_known(&mut known, first.number()).is_some());
+            let ending = thread::spawn(move || drop(first));
+            let remote = Arc::new(Remote::new().unwrap());
+            let second = Registration::new(remote.clone()).unwrap();
+            let found = find_known(&mut known, second.number()).expect("it is in the list");
+            assert!(Arc::ptr_eq(&found, &remote));
+            ending.join().unwrap();
+        });
+    }
+
+    /// The waker of a task is handed to another thread, which has woken the number before.
+    #[test]
+    fn a_waker_that_is_handed_over_wakes_whom_it_was_made_for() {
+        loom::model(|| {
+            let first = Registration::new(Arc::new(Remote::new().unwrap())).unwrap();
+            let mut known = Vec::new();
+            assert!(find_known(&mut known, first.number()).is_some());
+            let (hand, handed) = loom::sync::mpsc::channel();
+            let making = thread::spawn(move || {
+                drop(first);
+                let second = Registration::new(Arc::new(Remote::new().unwrap())).unwrap();
+                let id = TaskId { runtime: second.number(), generation: 0, index: 7 };
+                hand.send(id).unwrap();
+                second
+            });
+            let id = handed.recv().unwrap();
+            find_known(&mut known, id.runtime).expect("it is in the list").wake(id);
+            let second = making.join().unwrap();
+            let found = find(second.number()).unwrap();
+            assert_eq!(found.inbox.take_wakes().collect::<Vec<_>>(), [id]);
+        });
     }
 }
