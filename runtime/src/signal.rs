@@ -19,7 +19,7 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::core;
 use crate::driver::{Request, Transfer};
@@ -55,8 +55,19 @@ const MOST_WAITERS: usize = 64;
 static CAME: [AtomicU64; Signal::ALL.len()] = [const { AtomicU64::new(0) }; Signal::ALL.len()];
 /// The eventfds of those who wait, or waited; -1 where there never was one.
 static EVENTS: [AtomicI32; MOST_WAITERS] = [const { AtomicI32::new(-1) }; MOST_WAITERS];
-/// Which of the eventfds are in use, and which signals have our handler.
-static TAKEN: Mutex<(u64, [bool; Signal::ALL.len()])> = Mutex::new((0, [false; Signal::ALL.len()]));
+static TAKEN: Mutex<Taken> = Mutex::new(Taken { events: 0, signals: [false; Signal::ALL.len()] });
+
+/// What is in use.
+struct Taken {
+    /// A bit for each of the eventfds.
+    events: u64,
+    /// Those that have our handler.
+    signals: [bool; Signal::ALL.len()],
+}
+
+fn taken() -> MutexGuard<'static, Taken> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 extern "C" fn handle(number: libc::c_int) {
     // SAFETY: the location of errno is the thread's own; it is put back as it was, for the code
@@ -96,9 +107,8 @@ struct Waiter(usize);
 
 impl Waiter {
     fn new(signals: &[Signal]) -> io::Result<Waiter> {
-        let mut guard = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let (taken, installed) = &mut *guard;
-        let place = taken.trailing_ones() as usize;
+        let mut taken = taken();
+        let place = taken.events.trailing_ones() as usize;
         if place == MOST_WAITERS {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
@@ -111,19 +121,19 @@ impl Waiter {
             EVENTS[place].store(fd, Ordering::SeqCst);
         }
         for &signal in signals {
-            if !installed[signal as usize] {
+            if !taken.signals[signal as usize] {
                 install(signal)?;
-                installed[signal as usize] = true;
+                taken.signals[signal as usize] = true;
             }
         }
-        *taken |= 1 << place;
+        taken.events |= 1 << place;
         Ok(Waiter(place))
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).0 &= !(1 << self.0);
+        taken().events &= !(1 << self.0);
     }
 }
 

@@ -91,22 +91,20 @@ impl Driver {
     /// Hands over all requests, without waiting for anything.
     #[inline]
     pub(crate) fn submit(&mut self, counters: &Counters) {
-        either!(self, driver => driver.submit(counters).unwrap_or_else(broken), driver.submit());
+        self.try_submit(counters).unwrap_or_else(broken);
     }
 
     /// Hands over all requests and waits for a completion, until the deadline if there is one.
     /// It may return before either.
     #[inline]
     pub(crate) fn wait(&mut self, counters: &Counters, clock: &Clock, deadline: Option<Instant>) {
-        either!(self, driver => driver.wait(counters, clock, deadline).unwrap_or_else(broken),
-            driver.wait(&mut || clock.now(), deadline));
+        self.try_wait(counters, clock, deadline).unwrap_or_else(broken);
     }
 
     /// Looks for completions. At most so many come out of [`Driver::next`].
     #[inline]
     pub(crate) fn look(&mut self, counters: &Counters) -> usize {
-        either!(self, driver => driver.look(counters).unwrap_or_else(broken),
-            driver.look(counters))
+        self.try_look(counters).unwrap_or_else(broken)
     }
 
     /// The next completion of those that were looked for.
@@ -127,31 +125,39 @@ impl Driver {
         // SAFETY: the request points to nothing.
         unsafe { self.push(Request::CancelAll, Token::NOBODY) };
         loop {
-            let reaped = either!(self,
-                driver => driver.submit(counters).and_then(|()| driver.look(counters)),
-                {
-                    driver.submit();
-                    Ok(driver.look(counters))
-                }
-            );
+            let looked = self.try_submit(counters).and_then(|()| self.try_look(counters));
             into.extend(std::iter::from_fn(|| self.next()));
             if self.in_flight() == 0 {
                 return true;
             }
-            if reaped.is_err() || clock.now() >= deadline {
-                return false;
-            }
-            let waited = either!(self,
-                driver => driver.wait(counters, clock, Some(deadline)),
-                {
-                    driver.wait(&mut || clock.now(), Some(deadline));
-                    Ok(())
-                }
-            );
-            if waited.is_err() {
+            if looked.is_err()
+                || clock.now() >= deadline
+                || self.try_wait(counters, clock, Some(deadline)).is_err()
+            {
                 return false;
             }
         }
+    }
+
+    #[inline]
+    fn try_submit(&mut self, counters: &Counters) -> io::Result<()> {
+        either!(self, driver => driver.submit(counters), { driver.submit(); Ok(()) })
+    }
+
+    #[inline]
+    fn try_wait(
+        &mut self,
+        counters: &Counters,
+        clock: &Clock,
+        deadline: Option<Instant>,
+    ) -> io::Result<()> {
+        either!(self, driver => driver.wait(counters, clock, deadline),
+            { driver.wait(&mut || clock.now(), deadline); Ok(()) })
+    }
+
+    #[inline]
+    fn try_look(&mut self, counters: &Counters) -> io::Result<usize> {
+        either!(self, driver => driver.look(counters), Ok(driver.look(counters)))
     }
 
     /// Shows the ring of receive buffers to the kernel. Returns how it fills them: as is wanted, or,
