@@ -172,22 +172,20 @@ impl Core {
     }
 
     fn dispatch(&self, completion: Completion) {
-        let index = completion.token.index as usize;
         match completion.token.kind {
             Kind::Receive => {
-                let connection = self.connections.borrow().get(index).cloned();
-                if let Some(connection) = connection {
+                if let Some(connection) = self.connection(completion.token.index) {
                     connection.received(completion);
                 }
             }
             Kind::Send => {
-                let connection = self.connections.borrow().get(index).cloned();
-                if let Some(connection) = connection {
+                if let Some(connection) = self.connection(completion.token.index) {
                     connection.sent(completion);
                 }
             }
             Kind::Operation => operation::completed(self, completion),
             Kind::Accept => {
+                let index = completion.token.index as usize;
                 let listener = self.listeners.borrow().get(index).cloned();
                 if let Some(listener) = listener {
                     listener.accepted(completion);
@@ -198,6 +196,11 @@ impl Core {
             Kind::Wake if !self.tasks.is_closed() => self.listen_for_wakes(),
             Kind::Wake | Kind::Nobody => {}
         }
+    }
+
+    /// The connection at a place of the table, if there is one.
+    fn connection(&self, place: u32) -> Option<Rc<Connection>> {
+        self.connections.borrow().get(place as usize).cloned()
     }
 
     /// Does what other threads have asked until now, as far as it may.
@@ -255,8 +258,9 @@ impl Core {
         loop {
             let next = self.unread.borrow_mut().take(from);
             let Some(place) = next else { return };
-            let connection = self.connections.borrow().get(place as usize).cloned();
-            connection.iter().for_each(|connection| connection.relieve());
+            if let Some(connection) = self.connection(place) {
+                connection.relieve();
+            }
             from = place + 1;
         }
     }

@@ -65,6 +65,7 @@ impl AtOnce {
     }
 
     /// Takes note of what the kernel says about one. It does so only if that is not done.
+    #[inline]
     pub(super) fn note(&mut self, user_data: u64, token: Token) {
         if user_data & MARK == 0 {
             return;

@@ -161,6 +161,7 @@ impl ProvidedBuffers {
     /// order where only this thread has the kernel do their work (DEFER_TASKRUN): no place of the
     /// queue becomes free meanwhile, so that after one that found none all others overflow too, in
     /// order. Elsewhere the mode is `Single`, which needs no order.
+    #[inline]
     pub(crate) fn taken(&self, first: u16, length: u32, goes_on: bool, mut each: impl FnMut(Part)) {
         self.begun.set(goes_on);
         let (mut id, mut left) = (first, length);

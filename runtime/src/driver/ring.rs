@@ -255,6 +255,7 @@ impl Ring {
     }
 
     /// Whether the kernel has something that [`Ring::next`] would bring.
+    #[inline]
     pub(crate) fn has_completions(&mut self) -> bool {
         !self.reaped.is_empty() || !self.completion().is_empty() || self.has_deferred()
     }
@@ -313,6 +314,7 @@ impl Ring {
 
     /// How many completions there are; if none, the kernel makes those now that it put off. At most so
     /// many come out of [`Ring::next`].
+    #[inline]
     pub(crate) fn look(&mut self, counters: &Counters) -> io::Result<usize> {
         if self.ready() == 0 && self.has_deferred() {
             self.enter(counters, false, None)?;

@@ -219,6 +219,7 @@ impl Connection {
     }
 
     /// Takes note of a completion of the receive.
+    #[inline]
     pub(crate) fn received(self: &Rc<Self>, completion: Completion) {
         let copied = completion.buffer.map_or(0, |buffer| self.take_in(buffer, &completion));
         let was = self.receiving.state.get();

@@ -116,6 +116,7 @@ impl Connection {
     }
 
     /// Something was appended to what fills.
+    #[inline]
     fn mark_filled(self: &Rc<Self>) {
         let length = self.sending.filling.borrow().queued();
         if length > 0 {
@@ -145,6 +146,7 @@ impl Connection {
     }
 
     /// Makes a request to send what there is, unless one is in flight.
+    #[inline]
     pub(crate) fn flush(&self) {
         self.sending.dirty.set(false);
         if self.sending.in_flight.get() || self.has_failed() || self.is_closing() {
@@ -186,6 +188,7 @@ impl Connection {
     }
 
     /// Takes note of a completion of a send.
+    #[inline]
     pub(crate) fn sent(self: &Rc<Self>, completion: Completion) {
         if completion.more {
             return self.sent_but_needed(completion.result);
