@@ -3,6 +3,7 @@
 mod common;
 
 use std::future::Future;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Mutex;
 use std::task::{Context, Waker};
@@ -67,6 +68,18 @@ fn direct_reads_go_by_the_alignment_that_the_file_tells() {
         let options = OpenOptions::new().read(true).direct(true);
         let file = File::open(&path, options).await.unwrap();
         let Some(alignment) = file.direct_alignment().unwrap() else { return };
+        let opened = std::fs::File::open(&path).unwrap();
+        // SAFETY: all bits zero is a valid statx; it and the path live longer than the call.
+        let told = unsafe {
+            let mut told: libc::statx = std::mem::zeroed();
+            let (fd, empty, mask) = (opened.as_raw_fd(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN);
+            assert_eq!(libc::statx(fd, c"".as_ptr(), empty, mask, &raw mut told), 0);
+            told
+        };
+        if told.stx_mask & libc::STATX_DIOALIGN != 0 {
+            assert_eq!(alignment.memory, told.stx_dio_mem_align);
+            assert_eq!(alignment.offset, told.stx_dio_offset_align);
+        }
         assert_eq!(buffer::ALIGNMENT % alignment.memory as usize, 0);
         let step = alignment.offset as usize;
         let (result, block) = file.read_at(buffer::take(step), step as u64).await;
