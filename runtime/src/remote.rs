@@ -30,7 +30,8 @@ use crate::task::waker::TaskId;
 pub(crate) struct Remote {
     doze: Doze,
     inbox: Inbox,
-    /// It is in the list of all runtimes no more, and its number may be another's.
+    /// It is in the list of all runtimes no more, and its number may be another's. Set while the
+    /// list is locked, as it is when the number is given again, which orders the two.
     unlisted: AtomicBool,
     bell: Bell,
 }
@@ -112,7 +113,7 @@ pub(crate) fn wake(id: TaskId) {
 fn find_known(known: &mut Vec<Weak<Remote>>, number: u16) -> Option<Arc<Remote>> {
     let place = usize::from(number);
     if let Some(remote) = known.get(place).and_then(Weak::upgrade)
-        && !remote.unlisted.load(Ordering::Acquire)
+        && !remote.unlisted.load(Ordering::Relaxed)
     {
         return Some(remote);
     }
@@ -156,7 +157,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut runtimes = RUNTIMES.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(remote) = runtimes[usize::from(self.0)].take() {
-            remote.unlisted.store(true, Ordering::Release);
+            remote.unlisted.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -215,14 +216,21 @@ mod loom_tests {
 
     use super::*;
 
+    /// A runtime that was woken from here, and of which somebody keeps a handle even when it ends.
+    fn known() -> (Registration, Vec<Weak<Remote>>, Arc<Remote>) {
+        let remote = Arc::new(Remote::new().unwrap());
+        let registration = Registration::new(remote.clone()).unwrap();
+        let mut known = Vec::new();
+        assert!(find_known(&mut known, registration.number()).is_some());
+        (registration, known, remote)
+    }
+
     /// Another thread ends a runtime that this one has woken, while this one makes another and wakes a
     /// task of that.
     #[test]
     fn a_wake_reaches_the_runtime_that_has_the_number_now() {
         loom::model(|| {
-            let first = Registration::new(Arc::new(Remote::new().unwrap())).unwrap();
-            let mut known = Vec::new();
-            assert!(find_known(&mut known, first.number()).is_some());
+            let (first, mut known, _handle) = known();
             let ending = thread::spawn(move || drop(first));
             let remote = Arc::new(Remote::new().unwrap());
             let second = Registration::new(remote.clone()).unwrap();
@@ -236,9 +244,7 @@ mod loom_tests {
     #[test]
     fn a_waker_that_is_handed_over_wakes_whom_it_was_made_for() {
         loom::model(|| {
-            let first = Registration::new(Arc::new(Remote::new().unwrap())).unwrap();
-            let mut known = Vec::new();
-            assert!(find_known(&mut known, first.number()).is_some());
+            let (first, mut known, _handle) = known();
             let (hand, handed) = loom::sync::mpsc::channel();
             let making = thread::spawn(move || {
                 drop(first);
