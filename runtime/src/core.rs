@@ -271,6 +271,7 @@ impl Core {
         !self.parked.borrow().is_empty() && self.arm_parked()
     }
 
+    #[inline(never)]
     fn arm_parked(&self) -> bool {
         self.relieve();
         let mut free = self.buffers.free();

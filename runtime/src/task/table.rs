@@ -194,11 +194,16 @@ impl Tasks {
     }
 
     /// Makes those ready that yielded in the turn before.
+    #[inline]
     pub(crate) fn begin_turn(&self) {
-        let mut yielded = self.yielded.borrow_mut();
-        if yielded.is_empty() {
-            return;
+        if !self.yielded.borrow().is_empty() {
+            self.queue_yielded();
         }
+    }
+
+    #[inline(never)]
+    fn queue_yielded(&self) {
+        let mut yielded = self.yielded.borrow_mut();
         let slots = self.slots.borrow();
         self.yielded_background.set(0);
         for id in yielded.drain(..) {
