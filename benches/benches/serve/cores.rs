@@ -78,12 +78,19 @@ fn turn(cores: usize, steps: u64, effort: Effort) -> Carried {
 /// False if two cores answer less than they have to, where that was measured.
 pub(crate) fn measure(effort: Effort) -> bool {
     if available_parallelism().map_or(1, usize::from) < 2 {
-        println!("cores: this machine has but one CPU");
+        println!("This machine has but one CPU: what two cores are of use is not measured.\n");
         return true;
     }
     let steps = steps();
-    println!("cores: {CLIENTS} clients with {DEPTH} calls each, of which each burns {WORK:?}");
-    println!("{:<8} {:<24} {:<24}", "cores", "calls/s", "CPUs that clients took");
+    println!(
+        "How many calls a second a server answers with one core (a thread on a CPU of its own), and with two."
+    );
+    println!(
+        "{CLIENTS} clients keep {DEPTH} calls each under way, and a call burns {WORK:?} of the server's CPU. \
+         Median of {} rounds (least-greatest).\n",
+        effort.rounds
+    );
+    println!("{:<14} {:<24} {:<24}", "server cores", "calls/s", "CPUs that clients took");
     let mut turns = [Vec::new(), Vec::new()];
     for round in 0..effort.rounds {
         for contestant in 0..2 {
@@ -94,22 +101,25 @@ pub(crate) fn measure(effort: Effort) -> bool {
     for (cores, turns) in (1..).zip(&turns) {
         let rate = spread(turns.iter().map(|turn| turn.calls_per_s).collect(), 0);
         let client = spread(turns.iter().map(|turn| turn.client_cpus).collect(), 3);
-        println!("{cores:<8} {rate:<24} {client:<24}");
+        println!("{cores:<14} {rate:<24} {client:<24}");
     }
     let pairs = || turns[0].iter().zip(&turns[1]);
     let ratio = spread(pairs().map(|(one, two)| two.calls_per_s / one.calls_per_s).collect(), 3);
-    // Of the machine's two CPUs, the clients' share is none of the server's.
-    let left = pairs()
-        .map(|(one, two)| two.calls_per_s / one.calls_per_s / (2.0 - two.client_cpus).max(1.0));
-    let mut left: Vec<f64> = left.collect();
-    println!("two cores against one: {ratio}");
+    // What the clients take of the machine's two CPUs is none of the server's.
+    let most = |two: &Carried| (2.0 - two.client_cpus).max(1.0);
+    let best = spread(turns[1].iter().map(most).collect(), 3);
+    let mut reached: Vec<f64> =
+        pairs().map(|(one, two)| two.calls_per_s / one.calls_per_s / most(two)).collect();
+    println!("\nTwo cores answer {ratio} times as many calls as one.");
     println!(
-        "of what two CPUs have beside the clients, if there are no more: {}",
-        spread(left.clone(), 3)
+        "On two CPUs, of which the clients take their part, it could be {best} times as many:"
     );
-    let scales = !effort.is_whole() || median(&mut left) >= LEAST;
-    if !scales {
-        println!("that is less than {LEAST}: two cores are in each other's way");
+    println!("so two cores reach {} of what is possible.", spread(reached.clone(), 3));
+    let scales = !effort.is_whole() || median(&mut reached) >= LEAST;
+    match (effort.is_whole(), scales) {
+        (false, _) => println!("(Too short a run to judge that: cargo bench takes the time.)\n"),
+        (true, true) => println!("That is {LEAST} at least, as it has to be.\n"),
+        (true, false) => println!("That is less than {LEAST}: they are in each other's way.\n"),
     }
     scales
 }

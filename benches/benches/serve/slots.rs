@@ -126,7 +126,10 @@ pub(crate) fn measure(effort: Effort) {
         ("adaptive 1-64", Slots::Adaptive(64)),
     ];
     println!(
-        "slots: {DEPTH} calls under way, on a device that serves {CHANNELS} side by side in {SERVICE:?}"
+        "What a server makes of a device that serves {CHANNELS} requests side by side in {SERVICE:?}, by how \
+         many of {DEPTH} calls it lets run at once (slots):\nwith too few the device idles, with too many \
+         calls wait inside of their handlers. Median of {} rounds (least-greatest).\n",
+        effort.rounds
     );
     let mut turns: [Vec<Turn>; 4] = Default::default();
     for round in 0..effort.rounds {
@@ -136,8 +139,8 @@ pub(crate) fn measure(effort: Effort) {
         }
     }
     println!(
-        "{:<14} {:<20} {:<18} {:<20} {:<20} slots",
-        "", "calls/s", "queue p50 ms", "handler p50 ms", "handler p99 ms"
+        "{:<14} {:<20} {:<18} {:<20} {:<20} slots at the end",
+        "slots", "calls/s", "queue p50 ms", "handler p50 ms", "handler p99 ms"
     );
     for ((name, _), turns) in contestants.iter().zip(&turns) {
         let of = |figure: fn(&Turn) -> f64, decimals| {
