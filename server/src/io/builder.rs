@@ -24,6 +24,9 @@ const LONGEST_FRAME: u32 = 1 << 20;
 
 /// How long a server that was told to end by a signal may take to finish what it has.
 const GRACE: Duration = Duration::from_secs(5);
+/// Small requests are those of up to one in so many of the largest size; one in so many bytes of room is
+/// kept for them, beside that for all.
+const SMALL: usize = 16;
 
 /// Bounds on what clients can make a core hold. All are for each core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,8 +50,9 @@ pub struct Limits {
     /// connection has at most half of it, or room for one request of the largest size; what it has
     /// under way is shed once nothing of it came for `stall_time`. Where there is no room for another,
     /// those are shed that would take longer than `transfer_time` at their pace so far, and then the
-    /// last ones of the connections that have most under way, as long as that is more than the asking
-    /// one would have.
+    /// last ones of the connections that have most under way, as long as that is several requests, and
+    /// more than the asking one would have. A sixteenth as much beside it is for small requests: those
+    /// of up to a sixteenth of the largest size.
     pub assembly_bytes: usize,
     /// What a connection's client may have under way: requests, and bytes of their payloads. One that
     /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.
@@ -81,9 +85,21 @@ impl Limits {
         self.request_bytes.min(LONGEST_FRAME) + options::MAX_LEN as u32
     }
 
-    /// What one connection may have of `assembly_bytes`.
-    pub(super) fn assembly_share(&self) -> usize {
-        (self.assembly_bytes / 2).max(self.request_bytes as usize)
+    /// What all connections may have on their way with a request of `total` bytes.
+    pub(super) fn assembly_room(&self, total: usize) -> usize {
+        self.assembly_bytes.saturating_add(self.room_for_small(total))
+    }
+
+    /// What one connection may have of it.
+    pub(super) fn assembly_share(&self, total: usize) -> usize {
+        let half = (self.assembly_bytes / 2).max(self.request_bytes as usize);
+        half.saturating_add(self.room_for_small(total))
+    }
+
+    /// What large requests leave to one of `total` bytes, if that is a small one.
+    fn room_for_small(&self, total: usize) -> usize {
+        let is_small = total <= self.request_bytes as usize / SMALL;
+        if is_small { self.assembly_bytes / SMALL } else { 0 }
     }
 
     /// A request of the largest size fits into everything that it goes through.

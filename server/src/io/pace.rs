@@ -16,8 +16,9 @@ use super::shell::Shell;
 
 impl<S: Service> Shell<S> {
     /// Sheds requests on whatever connection, until there is room for one of `total` bytes: those that
-    /// come in too slowly, and then those of connections that have more on their way than this one
-    /// would have.
+    /// come in too slowly, and then those of connections that have several on their way, and more than
+    /// this one would have. (A connection's only one stays: large as it may be, it would never come
+    /// through beside small ones.)
     ///
     /// For one connection that is looked for no more often than who was refused is to ask again.
     pub(super) fn make_room(self: &Rc<Self>, asks: &Connection<S::Reply>, total: usize) {
@@ -37,7 +38,7 @@ impl<S: Service> Shell<S> {
         }
         let would_have = asks.assembly.borrow().held() + total;
         while !self.has_room(total)
-            && would_have <= self.limits.assembly_share()
+            && would_have <= self.limits.assembly_share(total)
             && let Some((connection, newest)) = self.has_more_than(would_have)
         {
             self.count(|io| io.requests_displaced += 1);
@@ -45,11 +46,12 @@ impl<S: Service> Shell<S> {
         }
     }
 
-    /// The connection that has most on its way, if that is more than so many bytes, and the last of
-    /// its requests.
+    /// Of the connections that have several requests on their way the one that has most, if that is
+    /// more than so many bytes, and the last of its requests.
     fn has_more_than(&self, bytes: usize) -> Option<(Rc<Connection<S::Reply>>, Attempt)> {
         let accepted = self.accepted.borrow();
-        let most = accepted.iter().flatten().max_by_key(|one| one.assembly.borrow().held())?;
+        let several = accepted.iter().flatten().filter(|one| one.assembly.borrow().len() > 1);
+        let most = several.max_by_key(|one| one.assembly.borrow().held())?;
         let assembly = most.assembly.borrow();
         (assembly.held() > bytes).then_some(())?;
         Some((most.clone(), assembly.newest()?))
@@ -65,6 +67,6 @@ impl<S: Service> Shell<S> {
     }
 
     fn has_room(&self, total: usize) -> bool {
-        self.assembling.get().saturating_add(total) <= self.limits.assembly_bytes
+        self.assembling.get().saturating_add(total) <= self.limits.assembly_room(total)
     }
 }

@@ -62,7 +62,9 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             shell.make_room(self, total);
         }
         let memory = shell.payloads.empty(total);
+        let budget = shell.budget(self.assembly.borrow().held(), total);
         let arrived = shell.assemble(&mut self.assembly.borrow_mut(), |assembly| {
+            assembly.set_budget(budget);
             assembly.open_request(*request, options, first, memory, now())
         })?;
         match arrived {
@@ -192,16 +194,21 @@ impl<S: Service> Shell<S> {
         }
     }
 
-    /// Has something done with a connection's requests that are on their way, within what is left
-    /// of the room for those of all connections, and of one connection's share of it.
+    /// How much a connection that has so many bytes on their way may have of them, if the next request
+    /// has `total`: what is left of the room for those of all connections, and of one's share of it.
+    fn budget(&self, held: usize, total: usize) -> usize {
+        let left = self.limits.assembly_room(total).saturating_sub(self.assembling.get());
+        self.limits.assembly_share(total).min(held + left)
+    }
+
+    /// Has something done with a connection's requests that are on their way, and counts what it has
+    /// of the room for those of all connections.
     pub(super) fn assemble<T>(
         &self,
         assembly: &mut Assembly<Payload>,
         act: impl FnOnce(&mut Assembly<Payload>) -> T,
     ) -> T {
         let (before, all) = (assembly.held(), self.assembling.get());
-        let left = self.limits.assembly_bytes.saturating_sub(all);
-        assembly.set_budget(self.limits.assembly_share().min(before + left));
         let result = act(assembly);
         self.assembling.set(all - before + assembly.held());
         result

@@ -213,6 +213,31 @@ fn who_has_most_on_its_way_gives_way_to_who_has_less_and_never_the_other_way_rou
     assert_eq!(server.control().snapshot().connections.requests_displaced, 1);
 }
 
+/// Or it would never come through, however often its client tries: something smaller is always next.
+#[test]
+fn a_large_request_that_is_alone_on_its_connection_comes_through_beside_small_ones() {
+    let limits = Limits { assembly_bytes: 1 << 20, ..limits() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let (mut large, mut small) = (client(server.address()), client(server.address()));
+    let mut same = client(server.address());
+    open(&mut large, plain(1), 1 << 20);
+    assert_eq!(until_echo(&mut large), [], "it has all of the room");
+    open(&mut same, plain(1), 1 << 19);
+    assert!(matches!(until_echo(&mut same)[..], [Came::Overloaded(_)]), "it is to ask again");
+    // Some room is kept for small ones, also for those that come behind the large one.
+    open(&mut small, plain(1), 60_000);
+    assert_eq!(until_echo(&mut small), []);
+    go_on(&mut small, plain(1).attempt, 60_000);
+    let Came::Opening(reply, ..) = small.next() else { panic!("no echo of the small one") };
+    assert_eq!(reply.attempt, plain(1).attempt);
+    open(&mut large, plain(2), 60_000);
+    assert_eq!(until_echo(&mut large), []);
+    go_on(&mut large, plain(1).attempt, 1 << 20);
+    let Came::Opening(reply, ..) = large.next() else { panic!("no echo of the large one") };
+    assert_eq!(reply.attempt, plain(1).attempt);
+    assert_eq!(server.control().snapshot().connections.requests_displaced, 0);
+}
+
 /// However long it says that it has: pongs go on, and that is all.
 #[test]
 fn requests_that_their_client_stops_sending_are_shed_and_leave_their_room() {

@@ -13,6 +13,7 @@ const DOZE: &str = "runtime/src/doze.rs";
 const CLOCK: &str = "runtime/src/clock.rs";
 const AT_ONCE: &str = "runtime/src/driver/at_once.rs";
 const SENDER: &str = "server/src/io/sender.rs";
+const PACE: &str = "server/src/io/pace.rs";
 const CONNECTION: &str = "server/src/io/connection.rs";
 
 pub(super) const ALL: &[Mutation] = &[
@@ -39,6 +40,16 @@ pub(super) const ALL: &[Mutation] = &[
         CONNECTION,
         "            shell.on_closed(conn);",
         "            let _ = conn;",
+    ),
+    mutation(
+        "a large request gives way to every smaller one",
+        PACE,
+        "one.assembly.borrow().len() > 1",
+        "!one.assembly.borrow().is_empty()",
+    )
+    .held_in(
+        "loopback",
+        "large::a_large_request_that_is_alone_on_its_connection_comes_through_beside_small_ones",
     ),
     mutation(
         "a core sleeps though nobody was told what left in the middle of its turn",
