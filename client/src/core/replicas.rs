@@ -21,7 +21,7 @@ const UNKNOWN: u16 = u16::MAX;
 const USES: u8 = 32;
 /// By how much of itself an answer moves a replica's slowness.
 const STEP: f64 = 1.0 / 16.0;
-/// Hedges are not sent to a replica that takes so many times as long as others.
+/// Hedges are not sent to a replica that takes so many times as long as the fastest one.
 const SLOW: f64 = 3.0;
 /// Slowness is not followed beyond this, so that it comes back in fewer than a hundred answers.
 const SLOWEST: f64 = 64.0;
@@ -180,9 +180,10 @@ impl Replica {
         }
     }
 
-    /// Its answers take several times as long as such calls do anywhere.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.slowness > SLOW
+    /// Its answers take several times as long as such calls do anywhere, and as those of a replica that
+    /// is as slow as `least`: where all have become slow at once, none of them is to be avoided for it.
+    pub(crate) fn is_slow(&self, least: f64) -> bool {
+        self.slowness > SLOW * least.max(1.0)
     }
 
     /// What it promises of this method; None: it has it not, and runs no call of it. One that says nothing
@@ -371,6 +372,12 @@ impl Replicas {
     /// A replica that is there for such calls may have the method: not all have said that they have not.
     pub(crate) fn may_have(&self, method: Method, key: Option<u64>) -> bool {
         self.all.iter().any(|it| it.is_placed_for(method, key) && it.promise(method).is_some())
+    }
+
+    /// How slow the fastest is of those that could be sent that, but for their room.
+    pub(crate) fn least_slowness(&self, wanted: Wanted) -> f64 {
+        let all = self.all.iter().filter(|replica| replica.would_fit(wanted));
+        all.fold(f64::INFINITY, |least, replica| least.min(replica.slowness))
     }
 
     /// No replica of the set is there for calls of that kind.

@@ -661,4 +661,11 @@ pub(super) const ALL: &[Mutation] = &[
         "                None => took = delay,",
     )
     .held_by("core::shadow::tests::without_another_replica_to_go_by_nothing_is_claimed"),
+    mutation(
+        "where all replicas have become slow at once no hedge goes to any",
+        REPLICAS,
+        "        self.slowness > SLOW * least.max(1.0)",
+        "        self.slowness > SLOW * (least * 0.0).max(1.0)",
+    )
+    .held_by("core::calls::tests::placing::where_all_replicas_become_slow_at_once_hedges_go_to_them_all_the_same"),
 ];

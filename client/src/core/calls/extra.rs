@@ -93,7 +93,8 @@ impl<P> Calls<P> {
 
     /// The same for a hedge, which is of no use at a replica that is slow itself.
     fn pick_for_hedge(&mut self, slot: u32, now: Instant) -> Option<u16> {
-        self.pick_where(slot, now, false, |replica| !replica.is_slow())
+        let least = self.replicas.least_slowness(self.slots.get(slot).wanted());
+        self.pick_where(slot, now, false, |replica| !replica.is_slow(least))
     }
 
     /// One that is known to be behind what the call demands is made do with, too, but only for want of

@@ -142,6 +142,27 @@ fn a_hedge_does_not_go_to_a_replica_that_is_slow_itself() {
 }
 
 #[test]
+fn where_all_replicas_become_slow_at_once_hedges_go_to_them_all_the_same() {
+    let mut world = World::with(BudgetConfig::default(), |config| {
+        config.pick = PickRule::RoundRobin;
+    });
+    for call in 0..160 {
+        let took = if call < 90 { MS(1) } else { MS(40) };
+        let call = world.start(world.none);
+        let (replica, n, _) = world.sent();
+        world.pass(took);
+        world.ok(replica, call, n);
+    }
+    assert!(
+        world.calls.replicas().all(|replica| replica.slowness > 3.0),
+        "by what they took before"
+    );
+    world.start(world.hedged);
+    world.pass(HEDGE_DELAY);
+    assert_eq!(world.sends.len(), 2);
+}
+
+#[test]
 fn a_caller_that_gives_up_at_once_makes_no_replica_slow() {
     let mut world = World::new();
     let dropped = world.start(world.hedged);
