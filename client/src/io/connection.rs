@@ -229,8 +229,10 @@ impl<'a> Connection<'a> {
 
     /// The replica leaves: what has begun to go there goes on, and the rest goes elsewhere.
     fn on_leaving(&self, now: Instant) {
+        self.shell.state.borrow_mut().calls.on_leaving(self.replica);
+        // What was to go there before this was known is handed over, to be taken back with the rest.
+        self.shell.pump();
         let mut state = self.shell.state.borrow_mut();
-        state.calls.on_leaving(self.replica);
         while let Some(attempt) = self.line.as_ref().and_then(|line| line.take_back()) {
             state.calls.on_left_behind(self.replica, attempt, now);
         }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use bowline_client::io::{Live, MethodConfig};
 use bowline_client::{Client, Config, ConnectError, Replica};
 use bowline_protocol::{
-    ErrorKind, Features, Frame, GoAway, Method, MethodInfo, ReplicaId, ServiceInfo,
+    Attempt, Ended, ErrorKind, Features, Frame, GoAway, How, Load, Method, MethodInfo, ReplicaId,
+    ServiceInfo,
 };
 use bowline_runtime::{JoinHandle, spawn, yield_now};
 
-use crate::server::{Answer, LONG, READ, Server, World, config, run};
+use crate::server::{Answer, LONG, READ, Server, World, config, run, tied};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -66,6 +67,47 @@ fn large_requests_that_had_to_wait_go_elsewhere_when_their_replica_leaves() {
         // They must not run twice, and have not run.
         stays.until(|stays| stays.seen() >= CALLS / 4).await;
         calls.iter().for_each(JoinHandle::abort);
+    });
+}
+
+#[test]
+fn a_large_request_that_was_to_go_to_a_replica_as_that_leaves_goes_elsewhere() {
+    const SMALL: u64 = 1500;
+    run(async {
+        let world = World::with(|config| config.core.max_backlog = usize::MAX).await;
+        let World { servers: [leaves, lost, stays], client } = &world;
+        leaves.features.set(Features::OPTIONS.with(Features::SEGMENTS));
+        leaves.break_connections();
+        leaves.until(|it| it.accepted.get() == 2 && it.understood.get() != Features::NONE).await;
+        while client.connected() < 3 {
+            yield_now().await;
+        }
+        lost.answer.set(Answer::Silence);
+        let policy = client.register(tied()).unwrap();
+        let call = client.call(READ, vec![7; 40_000]).idempotent().policy(policy);
+        let call = spawn(call.deadline(LONG).into_future());
+        lost.until(|lost| lost.seen() == 1).await;
+        leaves.deaf.set(true);
+        // The kernel does not take all of them for one that does not read: others wait behind them.
+        let small = || client.call(READ, vec![7; 30_000]).deadline(LONG).into_future();
+        let others: Vec<_> = (0..SMALL).map(|_| spawn(small())).collect();
+        while client.counters().attempts < 2 + SMALL {
+            yield_now().await;
+        }
+        lost.stop();
+        while client.counters().lost == 0 {
+            yield_now().await;
+        }
+        assert_eq!(stays.seen(), 0);
+        let attempt = Attempt { n: 0, ..lost.requests.borrow()[0].0.attempt };
+        let (how, by, load) = (How::Withdrawn, Some(1), Load::default());
+        // So it goes to the first again, which leaves.
+        leaves.say(&Frame::Ended(Ended { attempt, how, by, load }));
+        leaves.say(&Frame::GoAway(GoAway { within: LONG }));
+        let reply = call.await.unwrap().unwrap();
+        assert_eq!((reply.outcome().attempts, reply.outcome().winner.unwrap().n), (4, 3));
+        assert_eq!(stays.seen(), 1);
+        others.iter().for_each(JoinHandle::abort);
     });
 }
 

@@ -169,6 +169,13 @@ pub(super) const ALL: &[Mutation] = &[
     )
     .held_in("loopback", "live::a_call_waits_for_the_only_replica_while_that_moves"),
     mutation(
+        "what is about to be handed over to a replica as that leaves may begin to go there",
+        "client/src/io/connection.rs",
+        "        self.shell.pump();\n        let mut state = self.shell.state.borrow_mut();\n        while let",
+        "        let mut state = self.shell.state.borrow_mut();\n        while let",
+    )
+    .held_in("loopback", "connections::a_large_request_that_was_to_go_to_a_replica_as_that_leaves_goes_elsewhere"),
+    mutation(
         "a change of a replica goes on beside the one that follows it",
         "client/src/io/members.rs",
         "        member.change = Some(Owned(spawn_at(Stage::Input, change)));",
