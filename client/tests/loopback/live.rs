@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bowline_client::core::{Candidate, Counters, Delay, PickRule, Policy, RetryConfig};
 use bowline_client::io::{Canary, Live, MethodConfig};
-use bowline_client::{Client, Config};
+use bowline_client::{Client, Config, Failure, Reply as Answered};
 use bowline_protocol::{ErrorKind, Frame, Load, Reply, Status};
+use bowline_runtime::JoinHandle;
 
 use crate::server::{Answer, READ, RETRY_AFTER, Server, config, run, tied};
 
@@ -102,37 +103,81 @@ fn a_call_waits_for_the_only_replica_while_that_moves() {
     });
 }
 
-#[test]
-fn a_replica_that_is_taken_out_while_it_moves_stays_out() {
-    run(async {
-        let [old, new, other] = [1, 1, 2].map(Server::start);
-        let live = Live::new(at(&old)).unwrap();
-        let client = Client::connect(live.client_config()).await.unwrap();
+/// A replica that is to move from one server to another, when what it was asked there is answered.
+struct Moving {
+    servers: [Rc<Server>; 2],
+    live: Live,
+    client: Rc<Client>,
+    /// The one that it was asked, and those that wait for it.
+    calls: Vec<JoinHandle<Result<Answered, Failure>>>,
+}
+
+impl Moving {
+    async fn new() -> Moving {
+        let servers = [1, 1].map(Server::start);
+        let [old, new] = &servers;
+        let live = Live::new(at(old)).unwrap();
+        let client = Rc::new(Client::connect(live.client_config()).await.unwrap());
         let call =
             || bowline_runtime::spawn(client.call(READ, b"x").deadline(DEADLINE).into_future());
         old.answer.set(Answer::Silence);
-        let out = call();
+        let mut calls = vec![call()];
         old.until(|old| old.seen() == 1).await;
         old.answer.set(Answer::Echo);
-        live.set(at(&new)).unwrap();
-        let mut waiting = Vec::new();
+        live.set(at(new)).unwrap();
         until(|| {
-            waiting.push(call());
+            calls.push(call());
             client.counters().stranded > 0
         })
         .await;
-        live.set(at(&other)).unwrap();
-        until(|| client.connected() == 2).await;
+        Moving { servers, live, client, calls }
+    }
+
+    /// Another set is followed before it has moved, with one replica more.
+    async fn follow(&self, set: &[Rc<Server>]) {
+        let mut config = config(set);
+        config.core.patience = DEADLINE;
+        self.live.set(config).unwrap();
+        until(|| self.client.connected() == 2).await;
+    }
+
+    /// It is answered, and leaves.
+    async fn end(self) {
+        let [old, _] = &self.servers;
         let attempt = old.requests.borrow()[0].0.attempt;
         let reply = Reply { attempt, status: Status::Ok, executed: true, load: Load::default() };
         old.say(&Frame::Reply(reply, b"x"));
         old.until(|old| old.closed.get() == 1).await;
-        for call in waiting.into_iter().chain([out]) {
+        for call in self.calls {
             call.await.unwrap().unwrap();
         }
+    }
+}
+
+#[test]
+fn a_replica_that_is_taken_out_while_it_moves_stays_out() {
+    run(async {
+        let moving = Moving::new().await;
+        let (client, new) = (moving.client.clone(), moving.servers[1].clone());
+        moving.follow(&[Server::start(2)]).await;
+        moving.end().await;
         let ids: Vec<_> = client.snapshot().replicas.iter().map(|it| it.id.0).collect();
         assert_eq!(ids, [2], "of the first there is no hope");
         assert_eq!(new.accepted.get(), 0);
+    });
+}
+
+#[test]
+fn a_replica_that_moves_on_while_it_moves_is_dialled_where_it_is_last() {
+    run(async {
+        let moving = Moving::new().await;
+        let (client, passed) = (moving.client.clone(), moving.servers[1].clone());
+        let set = [1, 2].map(Server::start);
+        moving.follow(&set).await;
+        moving.end().await;
+        set[0].until(|last| last.accepted.get() == 1).await;
+        until(|| client.connected() == 2).await;
+        assert_eq!(passed.accepted.get(), 0);
     });
 }
 
