@@ -15,6 +15,7 @@ use super::cures;
 use super::mesh::{MOST_CORES, Peer};
 use super::names::PeerAddress;
 use super::once::{Counts, Ledger};
+use super::sender;
 use super::server::{self, Running};
 use super::service::Service;
 use crate::core::{Adaptive, ConfigError, KeyLimits, Overload};
@@ -60,8 +61,8 @@ pub struct Limits {
     /// Bytes that may wait for one connection, however slowly it is read: a copy is held back in the
     /// queue while its reply would exceed that, unless nothing else waits. Should more wait all the
     /// same, as replies are longer than those of their method are on average, the client is to read so
-    /// many in each `transfer_time`, or is disconnected. Of frames that are not segments of large
-    /// replies no more may wait.
+    /// many in each `transfer_time`, or is disconnected. Of frames that are not of large replies no more
+    /// may wait. At least 128 KiB.
     pub outgoing_bytes: usize,
     /// Bytes that may wait for all clients together. From half of it on, copies of clients that have
     /// more than an equal share of that half are held back in the queue, and those of all clients where
@@ -120,6 +121,9 @@ impl Limits {
         }
         if self.credit.requests == 0 {
             return Err(ServeError::NoCredit);
+        }
+        if self.outgoing_bytes < sender::LEAST {
+            return Err(ServeError::NoReplies(self.outgoing_bytes));
         }
         for (what, time) in [("stall_time", self.stall_time), ("transfer_time", self.transfer_time)]
         {
@@ -196,6 +200,13 @@ pub enum ServeError {
     /// No client could ever send a request.
     #[error("credit.requests is 0: no client could ever send a request")]
     NoCredit,
+    /// Nobody could read quickly enough.
+    #[error(
+        "outgoing_bytes is {0}: who has a few small replies waiting would be cut off; make it {least} \
+         or more",
+        least = sender::LEAST
+    )]
+    NoReplies(usize),
     /// Nobody could ever be quick enough.
     #[error(
         "{0} is zero: who has no time is cut off at once; where it is to have no limit, give it a day"

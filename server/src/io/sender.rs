@@ -1,5 +1,5 @@
-//! What goes out on a connection: small frames at once, large replies in segments behind them, and
-//! credit once the kernel has what ends a request.
+//! What goes out on a connection: small frames at once, large replies in segments behind them (or one
+//! by one, where the other side knows no segments), and credit once the kernel has what ends a request.
 //!
 //! The socket is handed a bounded number of bytes of large replies at a time, so that a small frame
 //! never waits for more than those; and what was not handed over yet can be taken back.
@@ -31,6 +31,8 @@ pub(super) const SEGMENT: u32 = 32 << 10;
 /// While so many bytes wait for the kernel, no more of large replies are added to them: what a
 /// small frame waits for, together with one segment.
 const BACKLOG: usize = 64 << 10;
+/// The least that may wait for one connection: a few small replies, and what a link says of itself.
+pub(super) const LEAST: usize = 128 << 10;
 
 /// It was disconnected over what waited for it.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,8 @@ pub(super) struct Sender<R> {
     told: Cell<usize>,
     /// Bytes handed to the stream, in all.
     appended: Cell<u64>,
+    /// How many those were when the last of them were of a large reply.
+    poured: Cell<u64>,
     given_up: Cell<Option<GivenUp>>,
     /// Goodbye was said: nothing more is.
     parted: Cell<bool>,
@@ -78,6 +82,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             reader: Cell::default(),
             told: Cell::new(0),
             appended: Cell::new(0),
+            poured: Cell::new(0),
             given_up: Cell::new(None),
             parted: Cell::new(false),
             following: RefCell::new(None),
@@ -104,7 +109,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
     }
 
     /// Appends a frame to what goes out at the next flush. Small frames are not held back: who does not
-    /// read, so that more of them waits than may, is disconnected at once, be they pongs only.
+    /// read, so that more of them waits than may, is disconnected at once, be they pongs only. (What is
+    /// before the last of large replies, which may be longer, does not count: there is little of it.)
     pub(super) fn send(&self, frame: &Frame<'_>) {
         if self.parted.get() {
             return;
@@ -114,7 +120,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
             codec::encode_for(frame, self.peer.get().features, out);
             out.len() - before
         });
-        if self.stream.queued() > self.most {
+        let small = self.appended.get() - self.poured.get();
+        if (self.stream.queued() as u64).min(small) > self.most as u64 {
             self.give_up(true);
         }
     }
@@ -152,8 +159,8 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         }
     }
 
-    /// Answers a request: at once, or in segments if that is long and the other side understands
-    /// them. Of the options it gets what it understands. False if it takes no reply of that size: it
+    /// Answers a request: at once, or, if that is long, as the kernel takes what is before it, and in
+    /// segments if the other side understands them. Of the options it gets what it understands. False if it takes no reply of that size: it
     /// was told so, or got the status of a failure without its words.
     pub(super) fn reply(
         self: &Rc<Self>,
@@ -164,10 +171,9 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         let to = self.peer.get();
         let understood = to.features.has(Features::OPTIONS);
         let options = if understood { options } else { &OptionSet::NONE };
-        let segments = understood && to.features.has(Features::SEGMENTS);
         let taken = if understood { options::MAX_LEN } else { 0 };
         let (frees, room) = (letter.frees, (to.takes.frame as usize).saturating_sub(taken));
-        if letter.answer.len() <= if segments { room.min(SEGMENT as usize) } else { room } {
+        if letter.answer.len() <= room.min(SEGMENT as usize) {
             self.reply_whole(reply, options, &letter.answer, frees);
             return true;
         }
@@ -231,6 +237,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
         let room = BACKLOG.saturating_sub(self.stream.queued());
         if room > 0 && !self.is_empty() {
             self.append(|out| self.outbox.borrow_mut().fill(out, room, now()));
+            self.poured.set(self.appended.get());
             // A reply's drop is its service's, and runs while nothing is borrowed.
             while let Some(Sent { payload, .. }) = self.next_sent() {
                 self.owe(payload.frees);
@@ -358,7 +365,7 @@ impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bowline_protocol::{ClientId, Load, Seq, Takes};
+    use bowline_protocol::{ClientId, Load, Ping, Seq, Takes};
     use bowline_runtime::Runtime;
     use bowline_runtime::net::{ListenOptions, TcpListener};
     use std::vec;
@@ -389,6 +396,8 @@ mod tests {
 
     /// The most that the other side takes: more than kernels keep for a connection.
     const TAKES: usize = 64 << 20;
+    /// What may wait for it.
+    const MOST: usize = 1 << 20;
 
     /// One, and where what it sends arrives.
     async fn sender() -> (Rc<Sender<Nosy>>, TcpStream) {
@@ -396,7 +405,7 @@ mod tests {
         let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let stream = TcpStream::connect(address, Duration::from_secs(20)).await.unwrap();
-        let sender = Sender::new(stream, 1 << 20, Rc::default());
+        let sender = Sender::new(stream, MOST, Rc::default());
         let features = Features::OPTIONS.with(Features::SEGMENTS);
         sender.peer.set(Peer { takes: Takes { frame: 1 << 20, payload: TAKES as u32 }, features });
         (sender, listener.accept().await.unwrap())
@@ -427,6 +436,26 @@ mod tests {
             let (_, dropped) = reply(&sender, 1 << 20);
             sender.give_up(false);
             assert!(dropped.get());
+        });
+    }
+
+    /// Though one that comes whole, as the other side knows no segments, is more than that by itself.
+    #[test]
+    fn who_is_cut_off_over_small_frames_is_so_for_those_alone() {
+        Runtime::builder().build().unwrap().block_on(async {
+            let (sender, _client) = sender().await;
+            let takes = Takes { frame: TAKES as u32, payload: TAKES as u32 };
+            sender.peer.set(Peer { takes, features: Features::OPTIONS });
+            (0..3).for_each(|_| drop(reply(&sender, TAKES / 2)));
+            assert!(sender.stream.queued() > TAKES / 2 && sender.waiting() > TAKES);
+            let mut small = 0;
+            while sender.given_up().is_none() {
+                let before = sender.stream.queued();
+                sender.send(&Frame::Pong(Ping { token: 7 }));
+                assert!(small <= MOST, "nothing of them was taken meanwhile");
+                small += sender.stream.queued().saturating_sub(before);
+            }
+            assert!(small > MOST / 2 && sender.given_up().unwrap().is_slow);
         });
     }
 

@@ -357,6 +357,9 @@ fn what_can_not_be_is_refused_before_anything_starts() {
         builder()
             .limits(Limits { transfer_time: Duration::ZERO, ..Limits::default() })
             .start(Hands::default()),
+        builder()
+            .limits(Limits { outgoing_bytes: (128 << 10) - 1, ..Limits::default() })
+            .start(Hands::default()),
     ]
     // As `main` prints what it returns.
     .map(|result| format!("{:?}", result.unwrap_err()));
@@ -367,6 +370,8 @@ fn what_can_not_be_is_refused_before_anything_starts() {
     for (error, what) in errors[4..].iter().zip(["stall_time is zero", "transfer_time is zero"]) {
         assert!(error.starts_with(what) && error.contains("give it a day"), "{error}");
     }
+    assert!(errors[6].starts_with("outgoing_bytes is 131071"), "{}", errors[6]);
+    assert!(errors[6].ends_with("make it 131072 or more"), "{}", errors[6]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bowline_protocol::{
     Attempt, Cancel, CancelReason, Features, Frame, GoodbyeReason, How, OptionSet, PayloadOf,
-    Request, Segment, Takes, Tie, Twin,
+    Request, Segment, Status, Takes, Tie, Twin,
 };
 use bowline_server::io::{Limits, Running};
 
@@ -364,6 +364,22 @@ fn who_reads_may_ask_for_more_at_once_than_may_wait_for_who_does_not() {
             Came::Opening(_, _, length) | Came::Segment(_, _, length) => length,
             other => panic!("{other:?}, and {missing} bytes are missing"),
         };
+    }
+    assert_eq!(server.control().snapshot().connections.slow_readers, 0);
+}
+
+/// The bound is for who does not read, and one that knows no segments may read as well as others.
+#[test]
+fn who_understands_no_segments_may_ask_for_more_at_once_than_may_wait_too() {
+    let limits = Limits { outgoing_bytes: 128 << 10, ..limits() };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut client = Peer::client_that(Features::OPTIONS, server.address());
+    for seq in 1..=24 {
+        client.request(calling(BLOW, seq), &1_000_000_u32.to_le_bytes());
+    }
+    for _ in 1..=24 {
+        let (_, status, payload) = client.reply();
+        assert_eq!((status, payload.len()), (Status::Ok, 1_000_000));
     }
     assert_eq!(server.control().snapshot().connections.slow_readers, 0);
 }

@@ -52,6 +52,23 @@ pub(super) const ALL: &[Mutation] = &[
         "large::a_large_request_that_is_alone_on_its_connection_comes_through_beside_small_ones",
     ),
     mutation(
+        "who knows no segments gets all of its large replies at once",
+        SENDER,
+        "letter.answer.len() <= room.min(SEGMENT as usize)",
+        "letter.answer.len() <= if to.features.has(Features::SEGMENTS) { room.min(SEGMENT as usize) } else { room }",
+    )
+    .held_in(
+        "loopback",
+        "large::who_understands_no_segments_may_ask_for_more_at_once_than_may_wait_too",
+    ),
+    mutation(
+        "a large reply counts among the small frames of which too many cut off",
+        SENDER,
+        "            self.poured.set(self.appended.get());",
+        "",
+    )
+    .held_by("io::sender::tests::who_is_cut_off_over_small_frames_is_so_for_those_alone"),
+    mutation(
         "a core sleeps though nobody was told what left in the middle of its turn",
         TURN,
         "        let untold = self.driver.borrow().has_untold();",
