@@ -117,7 +117,7 @@ impl Running {
     }
 
     /// Takes on nothing new, finishes what is there within `grace`, says goodbye to all, and
-    /// returns when all threads have ended.
+    /// returns when all threads have ended: a second after that at the latest.
     ///
     /// # Errors
     ///
