@@ -71,7 +71,7 @@ impl Features {
 /// The largest payloads that a side takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Takes {
-    /// The largest payload of one frame, in bytes.
+    /// The largest payload of one frame, in bytes. Below 1024 nothing comes in segments.
     pub frame: u32,
     /// The largest payload in all, in bytes, if it comes in segments.
     pub payload: u32,

@@ -66,6 +66,9 @@ use crate::hello::{Features, Takes};
 use crate::id::Attempt;
 use crate::options::{self, OptionBytes, OptionSet};
 
+/// Who takes no frames of so many bytes is sent no segments, as each would be little but its header.
+const LEAST_FRAME: u32 = 1 << 10;
+
 /// What the other side's hello said of what can be sent to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Peer {
@@ -230,10 +233,12 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         let with_options = (takes.frame as usize).saturating_sub(options::MAX_LEN);
         if features.has(Features::OPTIONS.with(Features::SEGMENTS)) {
             let limit = takes.payload;
-            return match length > limit as usize {
-                true => Err(Unsendable::TooLarge { length, limit }),
-                false => Ok(self.segment.min(with_options).max(1)),
-            };
+            if length > limit as usize {
+                return Err(Unsendable::TooLarge { length, limit });
+            }
+            if takes.frame >= LEAST_FRAME {
+                return Ok(self.segment.min(with_options));
+            }
         }
         let frame = if bare { takes.frame as usize } else { with_options };
         match length > frame {

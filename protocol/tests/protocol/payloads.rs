@@ -371,6 +371,11 @@ fn a_payload_that_the_peer_does_not_take_is_refused_before_it_is_sent() {
     assert_eq!(push(10, &labelled, &old), Err(Unsendable::Options));
     assert_eq!(push(10_001, &labelled, &new), too_large(10_001, 10_000));
     assert_eq!(push(10_000, &labelled, &new), Ok(()));
+    // Segments that would be little but their headers are not sent.
+    let [tiny, small] = [1_023, 1_024].map(|frame| Peer { takes: Takes { frame, ..takes }, ..new });
+    assert_eq!(push(1_023, &bare, &tiny), Ok(()));
+    assert_eq!(push(1_024, &bare, &tiny), too_large(1_024, 1_023));
+    assert_eq!(push(1_025, &bare, &small), Ok(()));
     // And no frame is larger than the peer takes, whatever the segment.
     let mut large = Outbox::new(1 << 20);
     large.push_request(request(1), &labelled, vec![0; 10_000], &new, NOW).unwrap();

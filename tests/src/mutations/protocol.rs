@@ -29,6 +29,13 @@ pub(super) const ALL: &[Mutation] = &[
     )
     .held_by("payloads::a_short_payload_goes_past_long_ones_and_the_oldest_of_those_gets_every_other_segment"),
     mutation(
+        "who takes a few bytes in a frame gets each payload in as many frames",
+        OUTBOX,
+        "            if takes.frame >= LEAST_FRAME {",
+        "            if takes.frame > 0 {",
+    )
+    .held_by("payloads::a_payload_that_the_peer_does_not_take_is_refused_before_it_is_sent"),
+    mutation(
         "segments of a payload that was given up end the connection",
         ASSEMBLY,
         "            return Ok(Arrived::Skipped);",
