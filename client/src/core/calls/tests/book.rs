@@ -51,8 +51,7 @@ fn a_closed_connection_sends_its_calls_elsewhere_at_once() {
 
 #[test]
 fn a_broken_connection_loses_no_call_even_with_an_empty_budget() {
-    let empty = BudgetConfig { burst: 0, ..BudgetConfig::default() };
-    let mut world = World::with(empty, |_| {});
+    let mut world = World::of_burst(0);
     let call = world.start(world.none);
     world.closed(A);
     assert!(world.ok(B, call, 1).is_some());
@@ -62,8 +61,7 @@ fn a_broken_connection_loses_no_call_even_with_an_empty_budget() {
 
 #[test]
 fn an_error_reply_is_retried_only_if_the_budget_affords_it() {
-    let empty = BudgetConfig { burst: 0, ..BudgetConfig::default() };
-    let mut world = World::with(empty, |_| {});
+    let mut world = World::of_burst(0);
     let call = world.start(world.none);
     let done = world.reply(A, call, 0, Status::Failed).unwrap();
     assert_eq!(done.result.unwrap_err().kind, ErrorKind::Failed);

@@ -95,7 +95,7 @@ fn the_freshest_of_the_results_that_are_too_old_is_told_of_and_ends_the_call_as_
 
 #[test]
 fn a_refusal_as_too_old_costs_no_token_as_nothing_ran() {
-    let mut world = World::with(BudgetConfig { burst: 0, ..BudgetConfig::default() }, |_| {});
+    let mut world = World::of_burst(0);
     let call = world.ask(world.none);
     world.sent();
     assert_eq!(world.reply_with(A, call, 0, Status::Stale, held(5)), None);

@@ -98,8 +98,7 @@ fn an_error_with_the_hedge_still_pending_sends_the_next_copy_now() {
 
 #[test]
 fn a_denied_hedge_is_a_no_op() {
-    let none = BudgetConfig { burst: 0, ..BudgetConfig::default() };
-    let mut world = World::with(none, |_| {});
+    let mut world = World::of_burst(0);
     let call = world.start(world.hedged);
     world.sent();
     world.pass(HEDGE_DELAY);

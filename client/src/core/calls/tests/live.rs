@@ -128,8 +128,7 @@ fn a_method_has_no_more_second_copies_out_than_its_own_budget_allows() {
 
 #[test]
 fn what_the_clients_budget_denies_the_methods_gets_back() {
-    let none = BudgetConfig { burst: 0, ..BudgetConfig::default() };
-    let mut world = World::with(none, |_| {});
+    let mut world = World::of_burst(0);
     let own = std::sync::Arc::new(Budget::new(BudgetConfig::default()).unwrap());
     world.calls.limit(world.tied, Some(own.clone())).unwrap();
     let call = world.start(world.tied);

@@ -65,6 +65,11 @@ impl World {
         World::with(BudgetConfig::default(), |_| {})
     }
 
+    /// There are so many tokens to begin with.
+    fn of_burst(burst: u32) -> World {
+        World::with(BudgetConfig { burst, ..BudgetConfig::default() }, |_| {})
+    }
+
     fn with(budget: BudgetConfig, change: impl FnOnce(&mut Config)) -> World {
         let budget = Budget::new(budget).unwrap().into();
         let mut config = Config { pick: PickRule::First, budget, ..Config::default() };

@@ -251,7 +251,7 @@ fn one_that_is_reached_again_and_again_but_never_comes_up_is_not_waited_for_eith
 #[test]
 fn a_call_that_ran_waits_for_a_replica_only_if_the_budget_affords_it() {
     for burst in [0, 1] {
-        let mut world = World::with(BudgetConfig { burst, ..BudgetConfig::default() }, |_| {});
+        let mut world = World::of_burst(burst);
         world.closed(B);
         world.closed(C);
         let call = world.start(world.none);
@@ -274,7 +274,7 @@ fn a_call_that_ran_waits_for_a_replica_only_if_the_budget_affords_it() {
 
 #[test]
 fn a_call_that_all_failed_is_denied_nothing_as_there_is_none_to_ask() {
-    let mut world = World::with(BudgetConfig { burst: 0, ..BudgetConfig::default() }, |_| {});
+    let mut world = World::of_burst(0);
     [B, C].into_iter().for_each(|replica| world.calls.remove_replica(replica));
     let call = world.start(world.none);
     let done = world.reply(A, call, 0, Status::Failed).expect("at once");

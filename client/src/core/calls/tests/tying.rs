@@ -77,8 +77,7 @@ fn the_second_copy_goes_to_another_failure_domain() {
 
 #[test]
 fn without_a_token_or_a_second_replica_it_is_one_plain_copy() {
-    let none = BudgetConfig { burst: 0, ..BudgetConfig::default() };
-    let mut world = World::with(none, |_| {});
+    let mut world = World::of_burst(0);
     let call = world.start(world.tied);
     assert_eq!(world.sends[0].1.tie, None);
     world.pass(STAGGER);

@@ -141,7 +141,7 @@ fn where_none_has_the_method_one_is_asked_and_its_word_is_the_callers() {
 #[test]
 fn a_call_of_which_one_has_not_the_method_is_sent_elsewhere_once_and_for_no_token() {
     for has in [true, false] {
-        let mut world = World::with(BudgetConfig { burst: 0, ..BudgetConfig::default() }, |_| {});
+        let mut world = World::of_burst(0);
         let spec = Spec { idempotent: false, ..world.spec(world.none) };
         let call = world.try_start(spec).unwrap();
         assert_eq!(world.sent().0, A);
