@@ -47,10 +47,15 @@ struct Member {
 
 type Kept = Rc<Cell<Option<Owned>>>;
 
-/// All of them, those included that are being left.
-pub(super) struct Members {
+/// Who dials them, and leaves them.
+struct Keeper {
     shell: Rc<Shell>,
     terms: Terms,
+}
+
+/// All of them, those included that are being left.
+pub(super) struct Members {
+    keeper: Rc<Keeper>,
     all: RefCell<Vec<Member>>,
     names: RefCell<Names>,
 }
@@ -72,7 +77,8 @@ fn number(names: &mut HashMap<String, u32>, name: &str) -> u32 {
 
 impl Members {
     pub(super) fn new(shell: Rc<Shell>, terms: Terms) -> Members {
-        Members { shell, terms, all: RefCell::default(), names: RefCell::default() }
+        let keeper = Rc::new(Keeper { shell, terms });
+        Members { keeper, all: RefCell::default(), names: RefCell::default() }
     }
 
     /// Makes these replicas the set.
@@ -89,8 +95,7 @@ impl Members {
         }
         for replica in replicas {
             if !all.iter().any(|member| member.id == replica.id) {
-                let kept = keep(self.shell.clone(), replica.clone(), self.terms.clone());
-                let kept = Rc::new(Cell::new(Some(kept)));
+                let kept = Rc::new(Cell::new(Some(self.keeper.keep(replica.clone()))));
                 let wanted = Some(replica.clone());
                 all.push(Member { id: replica.id, wanted, kept, change: None });
             }
@@ -105,7 +110,7 @@ impl Members {
     /// Tells the machine who is there. A replica without a failure domain has one of its own, and one
     /// without a store of results shares none.
     fn name(&self, config: &Config) {
-        let mut state = self.shell.state.borrow_mut();
+        let mut state = self.keeper.shell.state.borrow_mut();
         let Names { domains, stores } = &mut *self.names.borrow_mut();
         for replica in &config.replicas {
             let domain = match &replica.domain {
@@ -128,52 +133,55 @@ impl Members {
     fn leave(&self, member: &mut Member, next: Option<Replica>) {
         // Nothing is borrowed any more as a task is spawned.
         match next {
-            Some(_) => self.shell.state.borrow_mut().calls.move_replica(member.id),
-            None => self.shell.state.borrow_mut().calls.remove_replica(member.id),
+            Some(_) => self.keeper.shell.state.borrow_mut().calls.move_replica(member.id),
+            None => self.keeper.shell.state.borrow_mut().calls.remove_replica(member.id),
         }
-        let (shell, terms, kept) = (self.shell.clone(), self.terms.clone(), member.kept.clone());
-        let change = change(shell, member.id, kept, next.clone(), terms);
+        let change = self.keeper.clone().change(member.id, member.kept.clone(), next.clone());
         member.change = Some(Owned(spawn_at(Stage::Input, change)));
         member.wanted = next;
     }
 }
 
-fn keep(shell: Rc<Shell>, replica: Replica, terms: Terms) -> Owned {
-    Owned(spawn_at(Stage::Input, connection::keep(shell, replica, terms)))
-}
+impl Keeper {
+    fn keep(&self, replica: Replica) -> Owned {
+        let kept = connection::keep(self.shell.clone(), replica, self.terms.clone());
+        Owned(spawn_at(Stage::Input, kept))
+    }
 
-/// Lets the replica finish what it has, closes the connection that is kept, and dials it where it is
-/// now.
-async fn change(shell: Rc<Shell>, id: ReplicaId, kept: Kept, next: Option<Replica>, terms: Terms) {
-    let drained = async {
-        while shell.state.borrow().calls.in_flight(id) > 0 {
-            sleep(LOOK).await;
+    /// Lets the replica finish what it has, closes the connection that is kept, and dials it where it is
+    /// now.
+    async fn change(self: Rc<Self>, id: ReplicaId, kept: Kept, next: Option<Replica>) {
+        let shell = &self.shell;
+        let drained = async {
+            while shell.state.borrow().calls.in_flight(id) > 0 {
+                sleep(LOOK).await;
+            }
+        };
+        let in_time = timeout(MOST_DRAINING, drained).await.is_ok();
+        // Who comes back was left before.
+        if kept.take().is_some() {
+            info!(replica = id.0, in_time, moved = next.is_some(), "left");
         }
-    };
-    let in_time = timeout(MOST_DRAINING, drained).await.is_ok();
-    // Who comes back was left before.
-    if kept.take().is_some() {
-        info!(replica = id.0, in_time, moved = next.is_some(), "left");
+        self.close(id);
+        shell.state.borrow_mut().last_errors.remove(&id.0);
+        if let Some(replica) = next {
+            shell.state.borrow_mut().calls.restore_replica(id);
+            kept.set(Some(self.keep(replica)));
+        }
     }
-    close(&shell, id);
-    shell.state.borrow_mut().last_errors.remove(&id.0);
-    if let Some(replica) = next {
-        shell.state.borrow_mut().calls.restore_replica(id);
-        kept.set(Some(keep(shell, replica, terms)));
-    }
-}
 
-/// Says goodbye, and tells the machine. What was out there is lost to it.
-fn close(shell: &Shell, id: ReplicaId) {
-    let mut state = shell.state.borrow_mut();
-    if let Some(line) = state.lines[usize::from(id.0)].take() {
-        let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
-        line.send(&Frame::Goodbye(goodbye, &[]));
-        state.calls.on_closed(id, bowline_runtime::now());
+    /// Says goodbye, and tells the machine. What was out there is lost to it.
+    fn close(&self, id: ReplicaId) {
+        let mut state = self.shell.state.borrow_mut();
+        if let Some(line) = state.lines[usize::from(id.0)].take() {
+            let goodbye = Goodbye { reason: GoodbyeReason::Leaving };
+            line.send(&Frame::Goodbye(goodbye, &[]));
+            state.calls.on_closed(id, bowline_runtime::now());
+        }
+        drop(state);
+        self.shell.pump();
+        self.shell.changed.notify();
     }
-    drop(state);
-    shell.pump();
-    shell.changed.notify();
 }
 
 #[cfg(test)]

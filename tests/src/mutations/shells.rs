@@ -181,8 +181,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a replica that moves is taken out of the set meanwhile",
         "client/src/io/members.rs",
-        "            Some(_) => self.shell.state.borrow_mut().calls.move_replica(member.id),",
-        "            Some(_) => self.shell.state.borrow_mut().calls.remove_replica(member.id),",
+        "            Some(_) => self.keeper.shell.state.borrow_mut().calls.move_replica(member.id),",
+        "            Some(_) => self.keeper.shell.state.borrow_mut().calls.remove_replica(member.id),",
     )
     .held_in("loopback", "live::a_call_waits_for_the_only_replica_while_that_moves"),
     mutation(
