@@ -52,6 +52,16 @@ pub(super) const ALL: &[Mutation] = &[
         "large::a_large_request_that_is_alone_on_its_connection_comes_through_beside_small_ones",
     ),
     mutation(
+        "large requests leave no room to small ones",
+        "server/src/io/builder.rs",
+        "if is_small { self.assembly_bytes / SMALL } else { 0 }",
+        "if is_small { 0 } else { 0 }",
+    )
+    .held_in(
+        "loopback",
+        "large::a_large_request_that_is_alone_on_its_connection_comes_through_beside_small_ones",
+    ),
+    mutation(
         "who knows no segments gets all of its large replies at once",
         SENDER,
         "letter.answer.len() <= room.min(SEGMENT as usize)",
