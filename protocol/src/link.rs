@@ -15,6 +15,12 @@
 //! A side that wants to leave says so ([`Link::leave`]): the other sends it nothing new, and what
 //! was accepted comes to its end before the connection does. Behind the go-away goes a ping: once it
 //! is answered, all that the other side had sent before it knew is here ([`Link::is_leave_heard`]).
+//!
+//! A ping may have to wait behind megabytes that the kernel has already, on a slow path for longer than
+//! a silence may last. So who knows what the other side's host has acknowledged says so
+//! ([`Link::on_delivery`]): until the ping is there, a host that goes on acknowledging what lies before
+//! it is a sign of life. That a host acknowledges says nothing of its process, though; once the ping is
+//! there, only an answer does.
 
 use core::mem;
 use core::time::Duration;
@@ -144,6 +150,18 @@ enum Leaving {
     },
 }
 
+/// How far the ping that was not answered yet has come, in bytes that the other side's host has
+/// acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Way {
+    /// With so many it is there.
+    arrives: u64,
+    /// So many there were when it was last looked.
+    acknowledged: u64,
+    /// It was looked while the ping was not there yet, and time was given for that.
+    is_long: bool,
+}
+
 /// One end of a connection, above the bytes and below the calls.
 #[derive(Debug)]
 pub struct Link {
@@ -160,7 +178,9 @@ pub struct Link {
     ping_owed: bool,
     /// The ping that was not answered yet.
     ping_sent: Option<Instant>,
-    /// The last ping, answered or not.
+    /// Where that is, if anybody says.
+    way: Option<Way>,
+    /// The last ping, answered or not; or when it was last known to be on its way.
     last_ping: Instant,
     last_token: u64,
     leaving: Leaving,
@@ -193,6 +213,7 @@ impl Link {
             pong_owed: None,
             ping_owed: false,
             ping_sent: None,
+            way: None,
             last_ping: now,
             last_token: 0,
             leaving: Leaving::No,
@@ -231,6 +252,29 @@ impl Link {
         self.since_heard = self.since_heard.saturating_add(count);
         if self.since_heard >= SIGN_OF_LIFE {
             self.hear(now);
+        }
+    }
+
+    /// [`Link::on_delivery`] should be called: a ping has just been written, or it has been out for so
+    /// long that the link is to be given up.
+    pub fn wants_delivery(&self, now: Instant) -> bool {
+        self.ping_sent.is_some() && (self.way.is_none() || now >= self.silent_at())
+    }
+
+    /// The other side's host has acknowledged so many bytes in all; so many that were written are still
+    /// to be acknowledged, the last ping among them if this was not asked for since.
+    pub fn on_delivery(&mut self, acknowledged: u64, outstanding: u64, now: Instant) {
+        let Some(way) = &mut self.way else {
+            let arrives = acknowledged.saturating_add(outstanding);
+            self.way = Some(Way { arrives, acknowledged, is_long: false });
+            return;
+        };
+        let goes_on = way.acknowledged < way.arrives && acknowledged > way.acknowledged;
+        // If it is there at the first look, it may have been for nearly all of the time.
+        way.is_long = goes_on && (way.is_long || acknowledged < way.arrives);
+        way.acknowledged = acknowledged;
+        if way.is_long {
+            self.last_ping = now;
         }
     }
 
@@ -324,6 +368,7 @@ impl Link {
             self.last_token += 1;
             self.last_ping = now;
             self.ping_sent = Some(now);
+            self.way = None;
             if let Leaving::Said { until } = self.leaving {
                 self.leaving = Leaving::Asked { until, token: self.last_token };
             }

@@ -13,7 +13,7 @@ use bowline_protocol::{
     LinkConfig, LinkError, Loss, Methods, NextDial, OptionSet, Options, PayloadOf, Peer, Redial,
     ReplicaId, Reply, Takes, WireError, codec, options,
 };
-use bowline_runtime::net::{Lease, TcpStream};
+use bowline_runtime::net::{Delivery, Lease, TcpStream};
 use bowline_runtime::payload::Payload;
 use bowline_runtime::{Duration, Instant, Sleep, sleep, sleep_until};
 use tracing::{debug, info, warn};
@@ -152,6 +152,7 @@ impl<'a> Connection<'a> {
             let result = match self.next(sleep.as_mut()).await {
                 Ok(Some(Event::Bytes(lease))) => self.on_bytes(&mut inbox, lease),
                 Ok(Some(Event::Time)) => {
+                    self.follow_ping();
                     let result = self.link.on_timeout(self.shell.now());
                     sleep.reset(self.link.next_timeout());
                     result.map_err(Ended::Link)
@@ -195,6 +196,17 @@ impl<'a> Connection<'a> {
         let now = self.shell.now();
         while let Some(frame) = self.link.poll_transmit(now) {
             self.stream.send_with(|out| codec::encode(&frame, out));
+        }
+        self.follow_ping();
+    }
+
+    /// Sees how far a ping has come that was just written, or was not answered in time.
+    fn follow_ping(&mut self) {
+        let now = self.shell.now();
+        if self.link.wants_delivery(now)
+            && let Ok(Delivery { acknowledged, outstanding }) = self.stream.delivery()
+        {
+            self.link.on_delivery(acknowledged, outstanding, now);
         }
     }
 

@@ -23,6 +23,8 @@ const SEGMENT: u32 = 32 << 10;
 /// While so many bytes wait for the kernel, no more of large requests are added to them: what a
 /// small frame waits for, together with one segment.
 const BACKLOG: usize = 64 << 10;
+/// So many bytes the kernel is to take before it has sent them: they lie before a small one, too.
+const UNSENT: u32 = 128 << 10;
 
 pub(super) struct Line {
     stream: TcpStream,
@@ -48,6 +50,8 @@ impl Line {
         assembly: Assembly<Payload>,
         most: usize,
     ) -> Line {
+        // If the replica is gone already this fails; the first receive tells.
+        let _ = stream.set_unsent_limit(UNSENT);
         Line {
             stream,
             peer,

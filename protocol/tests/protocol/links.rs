@@ -276,6 +276,70 @@ fn a_ping_that_can_not_be_sent_is_no_reason_to_live() {
     assert_eq!((error, now - start()), (LinkError::Silent(ms(1_000)), ms(1_000)));
 }
 
+/// A link that has just asked for a sign of life behind so many bytes, after two thousand that were
+/// acknowledged, and when it asked.
+fn asking(ahead: u64) -> (Link, Instant) {
+    let mut pair = Pair::client_and_server();
+    pair.run_for(ms(10));
+    let now = pair.now + LinkConfig::default().ping_after;
+    let mut link = pair.ends.into_iter().next().expect("two of them").link;
+    link.on_timeout(now).expect("it is only quiet");
+    let Some(Frame::Ping(_)) = link.poll_transmit(now) else { panic!("no ping") };
+    assert!(link.wants_delivery(now));
+    link.on_delivery(2_000, ahead, now);
+    assert!(!link.wants_delivery(now));
+    (link, now)
+}
+
+/// For how long a link lives that is never answered, after it has asked: where `each` millisecond so
+/// many bytes are acknowledged, and so many at most: those up to the question, and then others.
+fn lives(ahead: u64, each: u64, most: u64) -> Duration {
+    let (mut link, asked) = asking(ahead);
+    for millis in 0..60_000 {
+        let now = asked + ms(millis);
+        if link.wants_delivery(now) {
+            let acknowledged = (millis * each).min(most);
+            link.on_delivery(2_000 + acknowledged, ahead, now);
+        }
+        if link.on_timeout(now).is_err() {
+            return ms(millis);
+        }
+    }
+    panic!("it is never given up")
+}
+
+#[test]
+fn who_goes_on_acknowledging_what_lies_before_the_ping_is_not_silent_until_that_is_there() {
+    let LinkConfig { ping_after, dead_after, .. } = LinkConfig::default();
+    let grace = dead_after - ping_after;
+    // It is there at once, or never comes on.
+    assert_eq!(lives(1, 1, u64::MAX), grace);
+    assert_eq!(lives(1_000_000, 0, u64::MAX), grace);
+    // It takes ten seconds to be there, and has its time to be answered then.
+    let lived = lives(10_000_000, 1_000, u64::MAX);
+    assert!(lived >= ms(10_000) + grace && lived < ms(10_000) + 3 * grace, "{lived:?}");
+    // On its way all comes to a stop.
+    let stopped = lives(10_000_000, 1_000, 4_000_000);
+    assert!(stopped >= ms(4_000) && stopped < ms(4_000) + 3 * grace, "{stopped:?}");
+}
+
+#[test]
+fn what_is_written_behind_the_ping_and_acknowledged_is_no_sign_of_life() {
+    let (mut link, asked) = asking(100);
+    let mut now = asked;
+    let error = loop {
+        now += ms(1);
+        if link.wants_delivery(now) {
+            link.on_delivery(2_100 + (now - asked).as_millis() as u64, 50, now);
+        }
+        if let Err(error) = link.on_timeout(now) {
+            break error;
+        }
+    };
+    let LinkConfig { ping_after, dead_after, .. } = LinkConfig::default();
+    assert_eq!((error, now - asked), (LinkError::Silent(dead_after), dead_after - ping_after));
+}
+
 #[test]
 fn a_frame_that_takes_its_time_to_come_in_is_no_silence() {
     let mut link = Link::accepted(server(1), LinkConfig::default(), start());

@@ -52,5 +52,5 @@ pub use lease::Lease;
 pub use piece::Piece;
 pub use std::net::Shutdown;
 pub use stream::Stream;
-pub use tcp::{Keepalive, ListenOptions, TcpListener, TcpStream};
+pub use tcp::{Delivery, Keepalive, ListenOptions, TcpListener, TcpStream};
 pub use unix::{UnixAddr, UnixListener, UnixStream};

@@ -1,7 +1,9 @@
 //! Connections over TCP, and how they are listened for.
 
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::{fmt, io};
 
 use bowline_time::Duration;
@@ -152,6 +154,16 @@ impl fmt::Debug for TcpListener {
     }
 }
 
+/// How far what was written to a [`TcpStream`] has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// Bytes that the peer's kernel has acknowledged, in all. The way in which they are counted begins
+    /// with 0 or 1.
+    pub acknowledged: u64,
+    /// Bytes that were written, and have not been acknowledged.
+    pub outstanding: u64,
+}
+
 /// A TCP connection: a [`Stream`], and what only TCP has.
 #[derive(Clone)]
 pub struct TcpStream(Stream);
@@ -200,6 +212,56 @@ impl TcpStream {
         as_ip(self.socket().local_addr()?)
     }
 
+    /// How far what was written has come. It takes two system calls.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is gone.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use bowline_runtime::net::{ListenOptions, TcpListener, TcpStream};
+    /// # use bowline_runtime::Runtime;
+    /// # Runtime::builder().build()?.block_on(async {
+    /// # let any = "127.0.0.1:0".parse().unwrap();
+    /// # let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
+    /// # let address = listener.local_addr().unwrap();
+    /// # let stream = TcpStream::connect(address, Duration::from_secs(1)).await.unwrap();
+    /// let before = stream.delivery().unwrap();
+    /// stream.send(b"hello");
+    /// assert_eq!(stream.delivery().unwrap().outstanding, 5);
+    /// # let peer = listener.accept().await.unwrap();
+    /// peer.receive().await.unwrap().expect("hello");
+    /// // What it has received its kernel has acknowledged, or is about to.
+    /// while stream.delivery().unwrap().acknowledged < before.acknowledged + 5 {
+    ///     bowline_runtime::yield_now().await;
+    /// }
+    /// # });
+    /// # Ok::<(), bowline_runtime::Error>(())
+    /// ```
+    pub fn delivery(&self) -> io::Result<Delivery> {
+        let fd = self.0.descriptor().as_raw_fd();
+        let mut unacknowledged: libc::c_int = 0;
+        // SAFETY: the descriptor is open for as long as this handle is, and the kernel writes an int.
+        check(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut unacknowledged) })?;
+        let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        // SAFETY: as above; the kernel writes `length` bytes at most, which is what there is.
+        check(unsafe {
+            libc::getsockopt(
+                fd,
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        })?;
+        // SAFETY: it is made of integers, of which zero is one; what the kernel did not write is zero.
+        let info = unsafe { info.assume_init() };
+        let outstanding = self.queued() as u64 + u64::try_from(unacknowledged).unwrap_or_default();
+        Ok(Delivery { acknowledged: info.tcpi_bytes_acked, outstanding })
+    }
+
     /// Whether small messages leave without waiting. It is on from the start.
     ///
     /// # Errors
@@ -207,6 +269,17 @@ impl TcpStream {
     /// What the kernel says.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.socket().set_tcp_nodelay(nodelay)
+    }
+
+    /// How many bytes the kernel takes that it has not sent yet, beside those that it sent and that are
+    /// not acknowledged; from the start it is some megabytes. All that it has taken lies before what is
+    /// sent next, be that small and urgent, and can't be taken back.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn set_unsent_limit(&self, bytes: u32) -> io::Result<()> {
+        self.socket().set_tcp_notsent_lowat(bytes)
     }
 
     /// Has the kernel probe the connection while it is idle, or not. It is off from the start, but
@@ -229,6 +302,10 @@ impl TcpStream {
     pub fn set_user_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         self.socket().set_tcp_user_timeout(limit)
     }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn as_ip(address: SockAddr) -> io::Result<SocketAddr> {

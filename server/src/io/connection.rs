@@ -14,7 +14,7 @@ use bowline_protocol::{
     Assembly, AssemblyError, ClientId, CreditError, Features, Frame, Goodbye, GoodbyeReason, Hello,
     Identity, Inbox, Link, LinkError, LinkEvent, PayloadOf, Peer, Station, WireError,
 };
-use bowline_runtime::net::Shutdown;
+use bowline_runtime::net::{Delivery, Shutdown};
 use bowline_runtime::payload::Payload;
 use bowline_runtime::{Notify, now, sleep_until, spawn};
 use bowline_time::Instant;
@@ -133,8 +133,19 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
                 self.out.send(&frame);
             }
         }
+        self.follow_ping();
         if self.next_timeout() < self.alarm.get() {
             self.sooner.notify();
+        }
+    }
+
+    /// Sees how far a ping has come that was just written, or was not answered in time.
+    fn follow_ping(&self) {
+        let (mut link, now) = (self.link.borrow_mut(), now());
+        if link.wants_delivery(now)
+            && let Ok(Delivery { acknowledged, outstanding }) = self.out.stream.delivery()
+        {
+            link.on_delivery(acknowledged, outstanding, now);
         }
     }
 
@@ -352,6 +363,7 @@ async fn watch<S: Service>(connection: Rc<Connection<S::Reply>>, shell: Rc<Shell
             continue;
         }
         connection.shed_late_requests(&shell);
+        connection.follow_ping();
         let result = connection.link.borrow_mut().on_timeout(now());
         if let Err(LinkError::Drained) = result {
             // Whoever had it leave says goodbye, and sees that it is read.

@@ -33,6 +33,8 @@ pub(super) const SEGMENT: u32 = 32 << 10;
 const BACKLOG: usize = 64 << 10;
 /// The least that may wait for one connection: a few small replies, and what a link says of itself.
 pub(super) const LEAST: usize = 128 << 10;
+/// So many bytes the kernel is to take before it has sent them: they lie before a small frame, too.
+const UNSENT: u32 = 128 << 10;
 
 /// It was disconnected over what waited for it.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +75,8 @@ pub(super) struct Sender<R> {
 
 impl<R: Deref<Target = [u8]> + 'static> Sender<R> {
     pub(super) fn new(stream: TcpStream, most: usize, emptied: Rc<Notify>) -> Rc<Sender<R>> {
+        // If the other side is gone already this fails; the first receive tells.
+        let _ = stream.set_unsent_limit(UNSENT);
         Rc::new(Sender {
             stream,
             peer: Cell::default(),

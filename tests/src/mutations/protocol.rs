@@ -115,4 +115,18 @@ pub(super) const ALL: &[Mutation] = &[
         "        self.is_up()",
     )
     .held_by("links::only_the_side_that_dialled_a_configured_peer_obeys_cancels_and_only_when_up"),
+    mutation(
+        "who is sent to slowly passes for silent",
+        LINK,
+        "        let goes_on = way.acknowledged < way.arrives && acknowledged > way.acknowledged;",
+        "        let goes_on = false;",
+    )
+    .held_by("links::who_goes_on_acknowledging_what_lies_before_the_ping_is_not_silent_until_that_is_there"),
+    mutation(
+        "a host that acknowledges passes for a process that lives",
+        LINK,
+        "        let goes_on = way.acknowledged < way.arrives && acknowledged > way.acknowledged;",
+        "        let goes_on = acknowledged > way.acknowledged;",
+    )
+    .held_by("links::who_goes_on_acknowledging_what_lies_before_the_ping_is_not_silent_until_that_is_there"),
 ];
