@@ -57,6 +57,8 @@ pub struct Limits {
     pub assembly_bytes: usize,
     /// What a connection's client may have under way: requests, and bytes of their payloads. One that
     /// exceeds it is disconnected; one of ours keeps to it. At least two requests of the largest size.
+    /// With more bytes than one connection may have of `assembly_bytes`, a client that sends large
+    /// requests faster than they are done is refused some of them, and not only made to wait.
     pub credit: Credit,
     /// Bytes that may wait for one connection, however slowly it is read: a copy is held back in the
     /// queue while its reply would exceed that, unless nothing else waits. Should more wait all the
@@ -137,7 +139,7 @@ impl Limits {
 
 impl Default for Limits {
     /// 16 slots; 1024 copies of 16 MiB in all may wait; 1024 connections, 512 from one address and 64
-    /// kept for peers; requests of 1 MiB, 64 MiB in all on their way; 4096 requests of 64 MiB in all
+    /// kept for peers; requests of 1 MiB, 64 MiB in all on their way; 4096 requests of 32 MiB in all
     /// under way and 16 MiB of replies waiting for a connection, 256 MiB for all; a second for
     /// the next part of a request, ten for all of it or to read those 16 MiB; 4096 tombstones.
     fn default() -> Self {
@@ -150,7 +152,7 @@ impl Default for Limits {
             connections_reserved: 64,
             request_bytes: 1 << 20,
             assembly_bytes: 64 << 20,
-            credit: Credit { requests: 4096, bytes: 64 << 20 },
+            credit: Credit { requests: 4096, bytes: 32 << 20 },
             outgoing_bytes: 16 << 20,
             outgoing_total: 256 << 20,
             stall_time: Duration::from_secs(1),
@@ -580,5 +582,18 @@ impl Builder {
             return Err(ServeError::Reserve { reserved, connections });
         }
         self.limits.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Or a lone client would be refused by a server that has nothing else to do.
+    #[test]
+    fn who_keeps_to_its_credit_has_room_for_its_requests_by_default() {
+        let limits = Limits::default();
+        assert!(limits.check().is_ok());
+        assert!(limits.credit.bytes <= limits.assembly_share(limits.request_bytes as usize) as u64);
     }
 }
