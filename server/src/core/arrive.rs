@@ -67,7 +67,7 @@ impl<P> Core<P> {
             return self.tell_behind(asker);
         }
         let class = self.config.class_of(options);
-        if let Err(full) = self.make_room(conn, &request, class, known.rule, bytes, now) {
+        if let Err(full) = self.make_room(conn, &request, class, known, bytes, now) {
             return self.refuse_full(conn, &request, class, bytes, &full);
         }
         self.accept(Copy::new(request, options, known, conn, now, bytes, payload()), class);

@@ -21,6 +21,8 @@ pub(super) const KINDS: usize = WAITING + 2;
 /// Links of a connection in the list of those that have as many waiting. The others are those of
 /// its turns, by kind.
 const BY_WAITING: usize = WAITING;
+/// Links of a connection in the list of those that are held back.
+const BY_HELD: usize = WAITING + 1;
 /// So many connections are looked at, at most, of those whose turn is next.
 const LOOKED_AT: usize = 16;
 
@@ -52,8 +54,9 @@ impl Kind {
 /// A connection's copies, by kind.
 struct Client {
     copies: [List; KINDS],
-    /// How many of them wait.
+    /// How many of them wait, and the bytes of their requests.
     waiting: u32,
+    bytes: usize,
     /// Bytes of replies that wait for it to read.
     unread: usize,
     /// Bytes of replies that its running copies are expected to have.
@@ -68,7 +71,7 @@ struct Client {
 
 /// All open connections.
 pub(super) struct Clients {
-    clients: Arena<Client, { WAITING + 1 }>,
+    clients: Arena<Client, { WAITING + 2 }>,
     /// For each number of waiting copies the connections that have so many (but for none), so that
     /// who has most is found at once, just when the queue is full and there is no time to look.
     levels: Vec<List>,
@@ -77,6 +80,10 @@ pub(super) struct Clients {
     /// For each kind the connections that have such copies waiting, and may have them started: next
     /// is whose turn is longest ago.
     turns: [List; WAITING],
+    /// The connections of which some copies were held back, and none has started since: first is who
+    /// has had to read for longest. And the bytes of requests that they have waiting.
+    stuck: List,
+    stuck_bytes: usize,
     /// How many connections have no turns, as they have to read first.
     held: u32,
     /// How many copies they have waiting, and how many of each class.
@@ -95,6 +102,8 @@ impl Clients {
             levels: vec![List::EMPTY; waiting_max as usize + 1],
             most: 0,
             turns: [List::EMPTY; WAITING],
+            stuck: List::EMPTY,
+            stuck_bytes: 0,
             held: 0,
             held_copies: 0,
             held_of: [0; CLASSES],
@@ -110,12 +119,21 @@ impl Clients {
             self.clients.unlink(&mut self.levels[before as usize], BY_WAITING, client);
         }
         match after {
-            0 => self.clients.at_mut(client).held_since = None,
+            0 => _ = self.unstick(client),
             _ => self.clients.push_back(&mut self.levels[after as usize], BY_WAITING, client),
         }
         // It changes by one: if the highest level is empty now, the connection is on the next.
         if after > self.most || self.levels[self.most as usize].len() == 0 {
             self.most = after;
+        }
+    }
+
+    /// Of its waiting copies' bytes a connection has some less or more than before.
+    fn change_bytes(&mut self, client: u32, before: usize, after: usize) {
+        let of = self.clients.at_mut(client);
+        of.bytes = of.bytes - before + after;
+        if of.held_since.is_some() {
+            self.stuck_bytes = self.stuck_bytes - before + after;
         }
     }
 
@@ -127,6 +145,7 @@ impl Clients {
         self.clients.insert(Client {
             copies: [List::EMPTY; KINDS],
             waiting: 0,
+            bytes: 0,
             unread: 0,
             expected: 0,
             held: false,
@@ -181,6 +200,7 @@ impl Clients {
         } else if is_first {
             self.clients.push_back(turns, place, index);
         }
+        self.change_bytes(index, 0, copies.at(copy).bytes);
         self.change_level(index, before, before + 1);
     }
 
@@ -208,6 +228,7 @@ impl Clients {
         } else if was_last {
             self.clients.unlink(turns, place, index);
         }
+        self.change_bytes(index, copies.at(copy).bytes, 0);
         self.change_level(index, before, before - 1);
     }
 
@@ -232,6 +253,22 @@ impl Clients {
                 if newest { copies.last() } else { copies.first() }
             })
         })
+    }
+
+    /// Where some connections stand behind more than [`Clients::turns`] looks at, those that it does,
+    /// but for the first, come last: so all are looked at some time.
+    pub(super) fn look_further(&mut self) {
+        for (place, turns) in self.turns.iter_mut().enumerate() {
+            for _ in 1..LOOKED_AT {
+                if let Some(first) = turns.first()
+                    && turns.len() > LOOKED_AT as u32
+                    && let Some(second) = self.clients.next(place, first)
+                {
+                    self.clients.unlink(turns, place, second);
+                    self.clients.push_back(turns, place, second);
+                }
+            }
+        }
     }
 
     /// A connection had its turn with a copy of this kind: its next comes after all others' that have
@@ -259,9 +296,13 @@ impl Clients {
         if self.most <= more_than {
             return None;
         }
-        let most = self.clients.at(self.levels[self.most as usize].first()?);
+        self.one_of(self.levels[self.most as usize].first()?, oldest, only_extras)
+    }
+
+    /// One of a connection's waiting copies to make room, as above.
+    fn one_of(&self, client: u32, oldest: bool, only_extras: bool) -> Option<u32> {
         let pick = |list: &List| if oldest { list.first() } else { list.last() };
-        let waiting = &most.copies[..WAITING];
+        let waiting = &self.clients.at(client).copies[..WAITING];
         // Of whatever class: first extras, which stand behind primaries.
         let extra = waiting.iter().skip(1).step_by(2).find_map(pick);
         let primary = || waiting.iter().step_by(2).find_map(pick);
@@ -316,8 +357,12 @@ impl Clients {
         let Some(index) = self.clients.find(client) else { return false };
         let of = self.clients.at_mut(index);
         let is_news = of.held_since.is_none();
-        of.held_since.get_or_insert(now);
-        if core::mem::replace(&mut of.held, true) {
+        if is_news {
+            of.held_since = Some(now);
+            self.stuck_bytes += of.bytes;
+            self.clients.push_back(&mut self.stuck, BY_HELD, index);
+        }
+        if core::mem::replace(&mut self.clients.at_mut(index).held, true) {
             return false;
         }
         self.held += 1;
@@ -350,8 +395,25 @@ impl Clients {
 
     /// One of a connection's copies starts. Returns since when they were held back, if they were.
     pub(super) fn started(&mut self, client: Key) -> Option<Instant> {
-        let index = self.clients.find(client)?;
-        self.clients.at_mut(index).held_since.take()
+        self.unstick(self.clients.find(client)?)
+    }
+
+    fn unstick(&mut self, index: u32) -> Option<Instant> {
+        let of = self.clients.at_mut(index);
+        let since = of.held_since.take()?;
+        self.stuck_bytes -= of.bytes;
+        self.clients.unlink(&mut self.stuck, BY_HELD, index);
+        Some(since)
+    }
+
+    /// The newest copy, if need be an extra, of the connection that has had to read for longest.
+    pub(super) fn stuck(&self) -> Option<u32> {
+        self.one_of(self.stuck.first()?, false, false)
+    }
+
+    /// Bytes of the requests of all connections that have to read first.
+    pub(super) const fn stuck_bytes(&self) -> usize {
+        self.stuck_bytes
     }
 
     /// Whether any connection's copies are held back.
@@ -387,12 +449,14 @@ impl Clients {
         [listed.map_or(0, of), self.clients.iter().map(|client| client.waiting).max().unwrap_or(0)]
     }
 
-    /// How many copies are held back, and bytes of room taken: as is kept, and as all connections say
-    /// when they are asked one by one.
-    pub(super) fn held_back(&self) -> [(u32, usize); 2] {
+    /// How many copies are held back, bytes of room taken, and bytes of requests of who has to read first:
+    /// as is kept, and as all connections say when they are asked one by one.
+    pub(super) fn held_back(&self) -> [(u32, usize, usize); 2] {
         let of = |client: &Client| if client.held { client.waiting } else { 0 };
         let taken = |client: &Client| client.unread + client.expected;
-        let counted = (self.clients.iter().map(of).sum(), self.clients.iter().map(taken).sum());
-        [(self.held_copies(), self.unread.taken()), counted]
+        let stuck = |client: &Client| if client.held_since.is_some() { client.bytes } else { 0 };
+        let all = || self.clients.iter();
+        let counted = (all().map(of).sum(), all().map(taken).sum(), all().map(stuck).sum());
+        [(self.held_copies(), self.unread.taken(), self.stuck_bytes), counted]
     }
 }

@@ -37,8 +37,9 @@ pub struct Config {
     pub methods: Vec<(Method, MethodRule)>,
     /// Bytes of replies that may wait for one client to read. With more, none of its copies starts.
     pub outgoing_bytes: usize,
-    /// Bytes of replies that may wait for all clients together. With three quarters of it, nothing
-    /// starts; with half, only copies of clients that have less than an equal share.
+    /// Bytes of replies that may wait for all clients together. With half of it, only copies start of
+    /// clients that have less than an equal share; with three quarters, of those that have less than a
+    /// sixteenth of what is left.
     pub outgoing_total: usize,
     /// What is remembered of keys, so that what is asked for twice is done once.
     pub keys: KeyLimits,

@@ -47,6 +47,9 @@ impl<P> Core<P> {
         if short.is_none() && self.copies.startable() > 0 {
             self.slots.wanted();
         }
+        if short.is_some() {
+            self.copies.clients.look_further();
+        }
         self.note_shortage(short, any, now);
         for class in self.classes() {
             if !self.config.dark {
@@ -69,13 +72,17 @@ impl<P> Core<P> {
     }
 
     /// While there is no room among all for the reply of the copy whose turn it is, the one to start in
-    /// its place: of which the reply takes none of that room. Another one would keep it waiting.
+    /// its place: of which the reply takes none of that room, or of the last quarter alone. Another one
+    /// would keep it waiting.
     fn next_short(&self) -> Option<(u32, bool)> {
-        let is_short =
-            |index: &u32| self.expected(*index) == 0 && self.room_for_reply(*index) == Room::Enough;
+        let all_but_last = !self.copies.clients.unread.fits(0);
+        let may_pass = |index: &u32| {
+            let takes_none = all_but_last || self.expected(*index) == 0;
+            takes_none && self.room_for_reply(*index) == Room::Enough
+        };
         let of = |class: u8| {
             let newest = self.governors[usize::from(class)].is_overloaded();
-            self.copies.clients.turns(class, newest).find(is_short)
+            self.copies.clients.turns(class, newest).find(may_pass)
         };
         let class = self.shares.next(|class| of(class).is_some())?;
         Some((of(class)?, true))

@@ -5,7 +5,8 @@ use core::time::Duration;
 use bowline_protocol::Request;
 use bowline_time::Instant;
 
-use super::config::MethodRule;
+use super::config::{Known, MethodRule};
+use super::unread::Room;
 use super::{Conn, Core, Unstarted};
 
 /// Why a request is not taken on now.
@@ -26,31 +27,43 @@ impl<P> Core<P> {
     /// When the queue is full, a primary displaces extra copies, the newest first; an extra never
     /// displaces a primary. Else a copy displaces one of the class that has most waiting for its share,
     /// if its own class has less; else one of the connection that has most waiting, if that has more than its own: so
-    /// nobody crowds others out. And under overload, where the newest are served first, the oldest
+    /// nobody crowds others out. Else a primary that could start displaces those that are held back, of whoever has
+    /// not read for longest. And under overload, where the newest are served first, the oldest
     /// makes room: of the same connection, if it has any.
     pub(super) fn make_room(
         &mut self,
         conn: Conn,
         request: &Request,
         class: u8,
-        rule: MethodRule,
+        known: Known,
         bytes: usize,
         now: Instant,
     ) -> Result<(), Full> {
         if self.draining {
             return Err(Full::Draining);
         }
-        self.check_time(request, class, rule)?;
+        self.check_time(request, class, known.rule)?;
         let Err(full) = self.room_in_queue(bytes, false) else { return Ok(()) };
         self.governors[usize::from(class)].full(now);
         if !request.is_extra() && self.room_in_queue(bytes, true).is_ok() {
             self.displace_extras(bytes, now);
             return Ok(());
         }
-        let (victim, why) = self.victim(conn, class, request.is_extra()).ok_or(full)?;
-        if self.copies.queued_bytes() - self.copies.at(victim).bytes + bytes
-            > self.config.queue_bytes
-        {
+        let extra = request.is_extra();
+        let kept = |core: &Core<P>, victim: u32| {
+            core.copies.queued_bytes() - core.copies.at(victim).bytes + bytes
+        };
+        let crowding = self.crowding(conn, class, extra);
+        let (victim, why) = match crowding {
+            Some((one, _)) if kept(self, one) <= self.config.queue_bytes => crowding,
+            _ if self.may_displace_held(conn, known, bytes, extra) => {
+                self.displace_held(bytes, now);
+                return Ok(());
+            }
+            _ => crowding.or_else(|| self.oldest_to_go(conn, class, extra)),
+        }
+        .ok_or(full)?;
+        if kept(self, victim) > self.config.queue_bytes {
             return Err(Full::Bytes);
         }
         self.end_queued(victim, why, None, now);
@@ -125,9 +138,28 @@ impl<P> Core<P> {
         }
     }
 
-    /// The copy that makes room for one of this connection and class, if there is any, and why it
-    /// has to. For an extra only another extra does.
-    fn victim(&self, conn: Conn, class: u8, extra: bool) -> Option<(u32, Unstarted)> {
+    /// Whether there would be room for a copy, which could start then, without those that are held back.
+    fn may_displace_held(&self, conn: Conn, known: Known, bytes: usize, extra: bool) -> bool {
+        let clients = &self.copies.clients;
+        let others = self.copies.queued_bytes() - clients.stuck_bytes();
+        let expected = clients.unread.expected(known.place);
+        !extra
+            && clients.stuck().is_some()
+            && others.saturating_add(bytes) <= self.config.queue_bytes
+            && clients.room(conn.0, expected) == Room::Enough
+    }
+
+    fn displace_held(&mut self, bytes: usize, now: Instant) {
+        while self.room_in_queue(bytes, false).is_err()
+            && let Some(held) = self.copies.clients.stuck()
+        {
+            self.end_queued(held, Unstarted::ShedGreedy, None, now);
+        }
+    }
+
+    /// The copy that makes room for one of this connection and class, as others have too much waiting, if
+    /// there is any, and why it has to. For an extra only another extra does.
+    fn crowding(&self, conn: Conn, class: u8, extra: bool) -> Option<(u32, Unstarted)> {
         if let Some(crowding) = self.crowding_class(class)
             && let newest_first = self.governors[usize::from(crowding)].is_overloaded()
             && let Some(victim) = self.copies.any_of(crowding, newest_first, extra)
@@ -140,7 +172,13 @@ impl<P> Core<P> {
         if let Some(crowding) = self.copies.clients.crowding(own + 1, overloaded, extra) {
             return Some((crowding, Unstarted::ShedGreedy));
         }
-        if !overloaded {
+        None
+    }
+
+    /// Under overload the copy that has waited for longest, to make room for one of this connection and
+    /// class. For an extra only another extra does.
+    fn oldest_to_go(&self, conn: Conn, class: u8, extra: bool) -> Option<(u32, Unstarted)> {
+        if !self.governors[usize::from(class)].is_overloaded() {
             return None;
         }
         let own = self.copies.clients.oldest_of(conn.0, class, extra);

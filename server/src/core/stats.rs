@@ -94,7 +94,7 @@ counters! {
         shed_displaced,
         /// Ends: waited longest when there was no room, under overload.
         shed_oldest,
-        /// Ends: made room for a copy of a connection that had fewer.
+        /// Ends: made room for a copy of a connection that had fewer, or that had read.
         shed_greedy,
         /// Ends: made room for a copy of a class that had fewer for its share.
         shed_share,

@@ -10,7 +10,8 @@
 //! - While more than half of the room for all is taken, it may have an equal share of that half; so
 //!   who does not read keeps no more from others than anybody may have.
 //! - A quarter of the room for all is left free for replies that are longer than they were expected
-//!   to be: nothing starts that would need it.
+//!   to be, and for who reads: of what is left of it each may have a sixteenth. So it shrinks to nothing
+//!   for long replies alone: however many do not read, who does and asks for short ones is served.
 //!
 //! This decides when to make replies, not when to disconnect who does not read them.
 
@@ -19,6 +20,8 @@ use alloc::vec::Vec;
 
 /// Less than this counts as nothing: it is what may be handed to the kernel in one piece.
 const LITTLE: usize = 32 << 10;
+/// Of what is left where little is, a client may have one part in so many.
+const SPARE_PART: usize = 16;
 /// Weight of a reply in the mean of its method's: an eighth, as of a service time.
 const SAMPLE_SHIFT: u32 = 3;
 
@@ -84,7 +87,12 @@ impl Unread {
         if of_client > 0 && of_client.saturating_add(more) > share.min(self.each) {
             return Room::NotOfClient;
         }
-        if self.fits(more) { Room::Enough } else { Room::NotOfAll }
+        let spare = self.all.saturating_sub(self.taken) / SPARE_PART;
+        if self.fits(more) || of_client.saturating_add(more) <= spare {
+            Room::Enough
+        } else {
+            Room::NotOfAll
+        }
     }
 
     #[cfg(test)]

@@ -68,8 +68,9 @@ pub struct Limits {
     pub outgoing_bytes: usize,
     /// Bytes that may wait for all clients together. From half of it on, copies of clients that have
     /// more than an equal share of that half are held back in the queue, and those of all clients where
-    /// three quarters would be exceeded. If that lasts for `transfer_time`, those are disconnected that took
-    /// nothing for as long; should all of it be exceeded, those that have kept most of it for longest.
+    /// three quarters would be exceeded, and a client would have more than a sixteenth of what is left. If
+    /// that lasts for `transfer_time`, those are disconnected that took less than a quarter of what waits
+    /// for them in as long; should all of it be exceeded, those that have kept most of it for longest.
     pub outgoing_total: usize,
     /// How long the next part of a request may take. Not zero.
     pub stall_time: Duration,

@@ -3,12 +3,18 @@
 //!
 //! Many large replies at once are much that waits, and may all be read as fast as the network goes. So
 //! as long as no more than some waits nobody looks; from then on the other side is to take as much as
-//! that in each span of time. Where too much waits for all together, who took nothing for as long is
-//! in the way of the others; and who has kept most of it for longest goes first.
+//! that in each span of time. Where too much waits for all together, who took next to nothing for as
+//! long is in the way of the others; and who has kept most of it for longest goes first.
 
 use std::time::Duration;
 
 use bowline_runtime::Instant;
+
+/// What waits counts as kept for so long from the start on: or who was sent most just now would keep
+/// less than who reads, and has always read, what was sent a moment ago.
+const AT_LEAST: Duration = Duration::from_secs(1);
+/// Who takes less than one part in so many of what waits for it takes nothing worth speaking of.
+const SOME_PART: usize = 4;
 
 /// Takes part of a connection's sender.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,8 +24,8 @@ pub(super) struct Reader {
     /// When it was last looked what waited, after all that had waited before was taken; and what it
     /// will have taken, in all, once it took that. None: nothing waits.
     behind: Option<(Instant, u64)>,
-    /// When it was last looked at after it had taken something or nothing waited, and what it had
-    /// taken by then, in all.
+    /// When it was last looked at after it had taken some part of what waits or nothing waited, and what
+    /// it had taken by then, in all.
     taken: Option<(Instant, u64)>,
 }
 
@@ -33,7 +39,8 @@ impl Reader {
         (most, span): (usize, Duration),
         now: Instant,
     ) -> bool {
-        if waiting == 0 || self.taken.is_none_or(|(_, before)| taken > before) {
+        let some = (waiting / SOME_PART).max(1) as u64;
+        if self.taken.is_none_or(|(_, before)| waiting == 0 || taken - before >= some) {
             self.taken = Some((now, taken));
         }
         match self.behind {
@@ -56,7 +63,7 @@ impl Reader {
         taken - before < most as u64
     }
 
-    /// For how long it has taken nothing of what waits.
+    /// For how long it has taken next to nothing of what waits: a quarter, in all, or less.
     pub(super) fn idle(&self, now: Instant) -> Duration {
         self.taken.map_or(Duration::ZERO, |(last, _)| now - last)
     }
@@ -65,7 +72,7 @@ impl Reader {
     /// had waited. So whoever reads may have much waiting, and whoever does not may have little.
     pub(super) fn keeps(&self, waiting: usize, now: Instant) -> u128 {
         let behind = self.behind.map_or(Duration::ZERO, |(since, _)| now - since);
-        waiting as u128 * behind.as_nanos()
+        waiting as u128 * (AT_LEAST + behind).as_nanos()
     }
 }
 
@@ -109,20 +116,31 @@ mod tests {
         assert!(leaves.keeps(1, at(21)) < reads.keeps(90, at(21)), "though it is little");
         leaves.is_too_slow(0, 80, (MOST, SPAN), at(21));
         leaves.is_too_slow(80, 80, (MOST, SPAN), at(22));
-        assert_eq!(leaves.keeps(80, at(22)), 0, "nothing waited meanwhile");
+        assert!(leaves.keeps(80, at(22)) < reads.keeps(90, at(22)), "nothing waited meanwhile");
     }
 
     #[test]
-    fn who_took_nothing_since_is_idle_while_something_waits() {
+    fn who_was_sent_most_this_moment_keeps_more_than_who_reads() {
+        let at = |ms| Instant::EPOCH + Duration::from_millis(ms);
+        let (mut reads, mut sent) = (Reader::default(), Reader::default());
+        for tenth in 0..=20 {
+            reads.is_too_slow(7, tenth * 2, (MOST, SPAN), at(tenth * 100));
+        }
+        sent.is_too_slow(20, 0, (MOST, SPAN), at(2_000));
+        assert!(reads.keeps(7, at(2_000)) < sent.keeps(20, at(2_000)));
+    }
+
+    #[test]
+    fn who_took_next_to_nothing_is_idle_while_something_waits() {
         let at = |second| Instant::EPOCH + Duration::from_secs(second);
         let mut reader = Reader::default();
         let mut look = |second, waiting, taken| {
             reader.is_too_slow(waiting, taken, (MOST, SPAN), at(second));
             reader.idle(at(second)).as_secs()
         };
-        let looks = [(1, 0, 0), (3, 90, 0), (5, 90, 0), (6, 89, 1), (8, 89, 1), (9, 0, 1)];
+        let looks = [(1, 0, 0), (3, 90, 0), (6, 90, 21), (7, 89, 22), (9, 89, 43), (10, 0, 43)];
         let idle = looks.map(|(second, waiting, taken)| look(second, waiting, taken));
-        assert_eq!(idle, [0, 2, 4, 0, 2, 0]);
+        assert_eq!(idle, [0, 2, 5, 0, 2, 0]);
     }
 
     #[test]

@@ -75,8 +75,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "copies start however much waits for all clients",
         UNREAD,
-        "        if self.fits(more) {",
-        "        if true || self.fits(more) {",
+        "        if self.fits(more) || of_client",
+        "        if true || self.fits(more) || of_client",
     )
     .held_by("core::tests::hold::a_quarter_of_the_room_is_left_for_replies_that_are_longer_than_expected"),
     mutation(
@@ -131,17 +131,52 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a short reply waits behind those that find no room",
         DISPATCH,
-        "            self.copies.clients.turns(class, newest).find(is_short)",
-        "            self.copies.clients.turns(class, newest).next().filter(is_short)",
+        "            self.copies.clients.turns(class, newest).find(may_pass)",
+        "            self.copies.clients.turns(class, newest).next().filter(may_pass)",
     )
     .held_by("core::tests::hold::a_short_reply_passes_those_that_find_no_room"),
     mutation(
         "any reply passes one that is larger and finds no room",
         DISPATCH,
-        "            |index: &u32| self.expected(*index) == 0 && ",
-        "            |index: &u32| ",
+        "            let takes_none = all_but_last || ",
+        "            let takes_none = true || ",
     )
     .held_by("core::tests::hold::a_large_reply_is_not_passed_by_smaller_ones_that_take_its_room"),
+    mutation(
+        "nobody is served once most of the room is taken by those who do not read",
+        UNREAD,
+        "self.fits(more) || of_client.saturating_add(more) <= spare",
+        "self.fits(more) || (of_client.saturating_add(more) <= spare && false)",
+    )
+    .held_by("core::tests::hold::who_reads_is_served_however_many_others_do_not"),
+    mutation(
+        "who reads is never looked at behind many that find no room",
+        DISPATCH,
+        "            self.copies.clients.look_further();\n",
+        "",
+    )
+    .held_by("core::tests::hold::who_reads_is_served_however_many_others_do_not"),
+    mutation(
+        "copies that are held back keep the queue from those that could start",
+        MAKE_ROOM,
+        "            && clients.stuck().is_some()",
+        "            && clients.stuck().is_none()",
+    )
+    .held_by("core::tests::hold::copies_that_are_held_back_give_way_to_one_that_could_start"),
+    mutation(
+        "copies that are held back give way to others that would be, too",
+        MAKE_ROOM,
+        "            && clients.room(conn.0, expected) == Room::Enough",
+        "",
+    )
+    .held_by("core::tests::hold::copies_that_are_held_back_give_way_to_one_that_could_start"),
+    mutation(
+        "copies that are held back give way though that makes too little room",
+        MAKE_ROOM,
+        "            && others.saturating_add(bytes) <= self.config.queue_bytes",
+        "            && (true || others.saturating_add(bytes) <= self.config.queue_bytes)",
+    )
+    .held_by("core::tests::hold::copies_that_are_held_back_give_way_to_one_that_could_start"),
     mutation(
         "who may start next waits behind copies that are held back",
         DISPATCH,

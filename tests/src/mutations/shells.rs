@@ -15,8 +15,23 @@ const AT_ONCE: &str = "runtime/src/driver/at_once.rs";
 const SENDER: &str = "server/src/io/sender.rs";
 const PACE: &str = "server/src/io/pace.rs";
 const CONNECTION: &str = "server/src/io/connection.rs";
+const READER: &str = "server/src/io/reader.rs";
 
 pub(super) const ALL: &[Mutation] = &[
+    mutation(
+        "who takes a byte now and then counts as reading",
+        READER,
+        "        let some = (waiting / SOME_PART).max(1) as u64;",
+        "        let some = 1u64;",
+    )
+    .held_by("io::reader::tests::who_took_next_to_nothing_is_idle_while_something_waits"),
+    mutation(
+        "who was sent most just now goes after who reads",
+        READER,
+        "        waiting as u128 * (AT_LEAST + behind).as_nanos()",
+        "        waiting as u128 * behind.as_nanos()",
+    )
+    .held_by("io::reader::tests::who_was_sent_most_this_moment_keeps_more_than_who_reads"),
     mutation(
         "the rest of a short send is lost",
         SENDING,

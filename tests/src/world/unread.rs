@@ -24,10 +24,9 @@ pub(super) struct Unread {
     looked: Nanos,
     /// Bytes that wait for clients, where some do.
     told: BTreeMap<Conn, usize>,
-    /// When it was last decided what starts: those for whom more waited than may, and whether too much
+    /// When it was last decided what starts: those for whom more waited than may, for each or as too much
     /// did in all.
     full: BTreeSet<Conn>,
-    all_full: bool,
 }
 
 /// What became of copies while they were held back.
@@ -64,10 +63,14 @@ impl Server {
             let conns: Vec<Conn> = self.conns.keys().copied().collect();
             conns.into_iter().for_each(|conn| self.tell_unread(env, conn, is_holding, now));
         }
-        let Unread { told, full, all_full, .. } = &mut self.unread;
+        let Unread { told, full, .. } = &mut self.unread;
+        let taken = told.values().sum::<usize>();
+        let may_have = match taken > room.all - room.all / 4 {
+            true => room.each.min(room.all.saturating_sub(taken) / 16),
+            false => room.each,
+        };
         *full =
-            told.iter().filter(|(_, bytes)| **bytes > room.each).map(|(conn, _)| *conn).collect();
-        *all_full = told.values().sum::<usize>() > room.all - room.all / 4;
+            told.iter().filter(|(_, bytes)| **bytes > may_have).map(|(conn, _)| *conn).collect();
         due && is_holding
     }
 
@@ -104,8 +107,7 @@ impl Server {
 
     /// A copy starts only where there is room for its reply.
     pub(super) fn judge_room(&self, env: &mut Env, attempt: Attempt, conn: Conn) {
-        let Unread { full, all_full, .. } = &self.unread;
-        if full.contains(&conn) || *all_full {
+        if self.unread.full.contains(&conn) {
             let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
             let how =
                 format!("{attempt:?} starts though too much waits to be read: {:?}", self.unread);

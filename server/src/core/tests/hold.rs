@@ -1,6 +1,8 @@
 //! Copies of clients that have not read their replies are held back, so that what waits for them
 //! stays bounded and nobody who reads is cut off.
 
+use alloc::collections::BTreeMap;
+
 use bowline_protocol::Freshness;
 use bowline_protocol::options::Key;
 
@@ -390,6 +392,78 @@ fn what_leaves_while_it_is_held_back_says_nothing_of_those_that_wait() {
     let before = bench.core.estimate.wait(100, 1, 1);
     (1..=50).for_each(|seq| bench.client(caller_done(plain(seq))));
     assert_eq!((bench.held(), bench.core.estimate.wait(100, 1, 1)), (0, before));
+}
+
+/// Or a few who do not read, and have one left that waits for it, could fill the queue for ever.
+#[test]
+fn copies_that_are_held_back_give_way_to_one_that_could_start() {
+    let mut bench = Bench::tight(Config { queue_bytes: 1_000, ..tight() });
+    let hoarders = bench.hoarders(10, REPLY);
+    for (seq, hoarder) in (1..).zip(&hoarders) {
+        bench.request_on(*hoarder, patient(plain(seq)));
+        bench.turn();
+        bench.pass(ms(1));
+    }
+    assert_eq!(bench.held(), 10);
+    bench.request_on(hoarders[3], plain(11));
+    assert!(matches!(bench.turn().one_notice().1, Notice::Overloaded(_)), "it could not start");
+    bench.request(plain(12));
+    let turn = bench.turn();
+    assert_eq!(turn.started(), [12]);
+    assert!(ended(plain(1), How::Shed, None)(turn.one_ended()), "who has not read for longest");
+    // As many as it takes, or none if that is not enough.
+    let large = |bench: &mut Bench, conn, seq, bytes| {
+        bench.core.on_request(conn, plain(seq), &OptionSet::NONE, bytes, || seq, bench.now);
+        bench.turn()
+    };
+    let [one, two] = [(); 2].map(|()| bench.core.on_opened().unwrap());
+    assert!(matches!(large(&mut bench, one, 13, 1_001).one_notice().1, Notice::Overloaded(_)));
+    assert_eq!((large(&mut bench, two, 14, 320).started(), bench.held()), (vec![14], 6));
+}
+
+/// Each of those has nothing to read at first; and they stand in the queue before who reads.
+#[test]
+fn who_reads_is_served_however_many_others_do_not() {
+    let mut bench = Bench::tight(Config {
+        queue_requests: 3_000,
+        outgoing_bytes: 1 << 20,
+        outgoing_total: 16 << 20,
+        ..tight()
+    });
+    let reads = [(SCAN, KIB), (WRITE, 40 * KIB)];
+    let readers = [(); 2].map(|()| bench.core.on_opened().unwrap());
+    for ((method, reply), reader) in reads.into_iter().zip(readers) {
+        bench.request_on(reader, Request { method, ..plain(1) });
+        let first = bench.turn().one_start().copy;
+        bench.finish_with(first, reply);
+    }
+    let mut kept = BTreeMap::new();
+    for round in 2..22 {
+        for hoarder in bench.hoarders(20, 0) {
+            (0..4).for_each(|seq| bench.request_on(hoarder, patient(plain(seq))));
+        }
+        for ((method, _), reader) in reads.into_iter().zip(readers) {
+            bench.request_on(reader, Request { method, ..patient(plain(round)) });
+        }
+        let mut served = 0;
+        for _ in 0..150 {
+            for start in bench.turn().starts {
+                let conn = bench.core.connection_of(start.copy).unwrap();
+                if let Some(reader) = readers.iter().position(|reader| *reader == conn) {
+                    bench.finish_with(start.copy, reads[reader].1);
+                    served += 1;
+                } else {
+                    bench.finish_with(start.copy, REPLY);
+                    let kept = kept.entry(conn).or_insert(0);
+                    *kept += REPLY;
+                    bench.unread(conn, *kept);
+                }
+            }
+            bench.pass(ms(1));
+        }
+        assert_eq!(served, 2, "round {round}");
+    }
+    assert!(bench.core.stats().holds_of_all > 0);
 }
 
 /// However many of one client's stand before it.
