@@ -8,7 +8,7 @@ use bowline_time::Instant;
 
 use super::arena::{Arena, Key, List};
 use super::copies::Copy;
-use super::unread::{Room, Unread, considerable};
+use super::unread::{Room, Unread, considerable, mean_with};
 
 /// Links of a copy in the list of its connection.
 const BY_CLIENT: usize = 1;
@@ -92,6 +92,8 @@ pub(super) struct Clients {
     /// What time it was when somebody said so last.
     now: Instant,
     pub(super) unread: Unread,
+    /// For each connection and method, how long its replies are on average; 0: it had none.
+    means: Vec<u32>,
 }
 
 impl Clients {
@@ -108,6 +110,7 @@ impl Clients {
             held_copies: 0,
             held_of: [0; CLASSES],
             now: Instant::EPOCH,
+            means: vec![0; capacity as usize * unread.methods()],
             unread,
         }
     }
@@ -142,7 +145,7 @@ impl Clients {
     }
 
     pub(super) fn open(&mut self) -> Option<Key> {
-        self.clients.insert(Client {
+        let client = self.clients.insert(Client {
             copies: [List::EMPTY; KINDS],
             waiting: 0,
             bytes: 0,
@@ -151,7 +154,11 @@ impl Clients {
             held: false,
             held_since: None,
             held_until: Instant::EPOCH,
-        })
+        })?;
+        let methods = self.unread.methods();
+        let first = client.index as usize * methods;
+        self.means[first..first + methods].fill(0);
+        Some(client)
     }
 
     pub(super) fn is_open(&self, client: Key) -> bool {
@@ -316,6 +323,31 @@ impl Clients {
     pub(super) fn room(&self, client: Key, more: usize) -> Room {
         let has = self.clients.get(client).map_or(0, |of| of.unread + of.expected);
         self.unread.room(has, more)
+    }
+
+    /// How long a method's next reply to a connection is expected to be: as its own were, whatever
+    /// others' are like; or as those of all, if it had none.
+    pub(super) fn expected(&self, client: Key, method: u16) -> usize {
+        let own = self.clients.find(client).map_or(0, |index| self.means[self.mean(index, method)]);
+        match own {
+            0 => self.unread.expected(method),
+            own => considerable(own as usize),
+        }
+    }
+
+    /// A method's reply to a connection, if it is still there, was so long.
+    pub(super) fn replied(&mut self, client: Option<Key>, method: u16, bytes: usize) {
+        self.unread.replied(method, bytes);
+        if let Some(index) = client.and_then(|client| self.clients.find(client)) {
+            let place = self.mean(index, method);
+            let mean = mean_with(self.means[place] as usize, bytes.max(1));
+            self.means[place] = u32::try_from(mean).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// The place of a connection's mean.
+    fn mean(&self, index: u32, method: u16) -> usize {
+        index as usize * self.unread.methods() + usize::from(method)
     }
 
     /// What is said from here on is said at this time.

@@ -411,7 +411,9 @@ impl<P> Copies<P> {
     pub(super) fn run(&mut self, index: u32, now: Instant) {
         self.leave(index);
         let copy = self.copies.at_mut(index);
-        copy.expected = self.clients.unread.expected(copy.method.place);
+        if let Some(Conn(client)) = copy.conn {
+            copy.expected = self.clients.expected(client, copy.method.place);
+        }
         copy.state =
             State::Running(Running { since: now, stop: None, asked: now, twin_started: None });
         self.running_until = self.running_until.min(copy.deadline);

@@ -35,8 +35,8 @@ impl<P> Core<P> {
             self.abort(index, running, now);
             return None;
         }
-        let method = self.copies.at(index).method.place;
-        self.copies.clients.unread.replied(method, result.len());
+        let (method, conn) = (self.copies.at(index).method.place, self.copies.at(index).conn);
+        self.copies.clients.replied(conn.map(|conn| conn.0), method, result.len());
         let (asker, entry) = self.free_slot(index, running, now);
         if let Some(entry) = entry {
             self.settle_key(entry, status, Outcome::new(result, says, now), now);

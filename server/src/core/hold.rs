@@ -43,7 +43,11 @@ impl<P> Core<P> {
 
     /// How long the reply of a copy is expected to be.
     pub(super) fn expected(&self, index: u32) -> usize {
-        self.copies.clients.unread.expected(self.copies.at(index).method.place)
+        let (copy, clients) = (self.copies.at(index), &self.copies.clients);
+        match copy.conn {
+            Some(Conn(client)) => clients.expected(client, copy.method.place),
+            None => clients.unread.expected(copy.method.place),
+        }
     }
 
     /// A copy, and all others of its connection, wait until their client has read.

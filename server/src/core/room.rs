@@ -142,7 +142,7 @@ impl<P> Core<P> {
     fn may_displace_held(&self, conn: Conn, known: Known, bytes: usize, extra: bool) -> bool {
         let clients = &self.copies.clients;
         let others = self.copies.queued_bytes() - clients.stuck_bytes();
-        let expected = clients.unread.expected(known.place);
+        let expected = clients.expected(conn.0, known.place);
         !extra
             && clients.stuck().is_some()
             && others.saturating_add(bytes) <= self.config.queue_bytes

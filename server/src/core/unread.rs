@@ -2,8 +2,8 @@
 //!
 //! A copy that waits can be withdrawn, shed, or started by its twin; a reply that waits only takes
 //! memory. So where clients read more slowly than they are served, what grows is to be the queue: a
-//! copy starts only while there is room for its reply, too. For what it will be the mean of its
-//! method's replies counts, from the start on.
+//! copy starts only while there is room for its reply, too. For what it will be the mean of what its
+//! client was replied by its method counts, from the start on; until there was any, of all clients.
 //!
 //! - Where nothing waits for anybody, one may start, however long its reply is.
 //! - A client may have so much as is configured.
@@ -63,10 +63,12 @@ impl Unread {
     /// A method's reply was so long.
     pub(super) fn replied(&mut self, method: u16, bytes: usize) {
         let mean = &mut self.means[usize::from(method)];
-        *mean = match *mean {
-            0 => bytes,
-            mean => mean - (mean >> SAMPLE_SHIFT) + (bytes >> SAMPLE_SHIFT),
-        };
+        *mean = mean_with(*mean, bytes);
+    }
+
+    /// How many methods there are.
+    pub(super) const fn methods(&self) -> usize {
+        self.means.len()
     }
 
     /// What a client has of the room changes.
@@ -103,6 +105,14 @@ impl Unread {
     /// Whether so much more fits into the room for all.
     pub(super) fn fits(&self, more: usize) -> bool {
         self.taken.saturating_add(more) <= self.all - self.all / 4
+    }
+}
+
+/// The mean of lengths (0: of none) with one more.
+pub(super) const fn mean_with(mean: usize, bytes: usize) -> usize {
+    match mean {
+        0 => bytes,
+        mean => mean - (mean >> SAMPLE_SHIFT) + (bytes >> SAMPLE_SHIFT),
     }
 }
 

@@ -150,6 +150,20 @@ pub(super) const ALL: &[Mutation] = &[
     )
     .held_by("core::tests::hold::who_reads_is_served_however_many_others_do_not"),
     mutation(
+        "a client is held back for what others' replies are like",
+        CLIENTS,
+        "        match own {\n            0 => self.unread.expected(method),",
+        "        match own * 0 {\n            0 => self.unread.expected(method),",
+    )
+    .held_by("core::tests::hold::a_client_is_held_back_for_what_its_own_replies_are_like"),
+    mutation(
+        "a client is held back for what replies were like to who had its place before",
+        CLIENTS,
+        "        self.means[first..first + methods].fill(0);\n",
+        "        let _ = first;\n",
+    )
+    .held_by("core::tests::hold::a_client_is_held_back_for_what_its_own_replies_are_like"),
+    mutation(
         "who reads is never looked at behind many that find no room",
         DISPATCH,
         "            self.copies.clients.look_further();\n",

@@ -394,6 +394,32 @@ fn what_leaves_while_it_is_held_back_says_nothing_of_those_that_wait() {
     assert_eq!((bench.held(), bench.core.estimate.wait(100, 1, 1)), (0, before));
 }
 
+/// Whatever those of others are, and of who had its place before.
+#[test]
+fn a_client_is_held_back_for_what_its_own_replies_are_like() {
+    let mut bench = Bench::with(tight());
+    let [short, long] = [(); 2].map(|()| bench.core.on_opened().unwrap());
+    let started = |bench: &mut Bench, conn, bytes| {
+        (1..=4).for_each(|seq| bench.request_on(conn, plain(seq)));
+        let mut starts = Vec::new();
+        while let turn = bench.turn().starts
+            && !turn.is_empty()
+        {
+            starts.push(turn.len());
+            turn.iter().for_each(|start| bench.finish_with(start.copy, bytes));
+        }
+        starts
+    };
+    started(&mut bench, short, 100);
+    assert_eq!(started(&mut bench, long, 2048 * KIB), [4], "nothing is known");
+    assert_eq!(started(&mut bench, short, 100), [4]);
+    assert_eq!(started(&mut bench, long, 2048 * KIB), [1, 1, 1, 1]);
+    (0..20).for_each(|_| assert_eq!(started(&mut bench, short, 100), [4]));
+    bench.core.on_closed(long, bench.now);
+    let next = bench.core.on_opened().unwrap();
+    assert_eq!(started(&mut bench, next, 100), [4], "as those of most");
+}
+
 /// Or a few who do not read, and have one left that waits for it, could fill the queue for ever.
 #[test]
 fn copies_that_are_held_back_give_way_to_one_that_could_start() {
