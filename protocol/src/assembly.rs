@@ -295,9 +295,9 @@ impl<M: AsMut<Vec<u8>>> Assembly<M> {
     }
 
     /// Gives up a request whose sender is no longer at it: nothing came for as long as its
-    /// [patience](Assembly::with_patience) of any request under way. (A sender is not
-    /// at all of them at once: one that waits for others to be sent is not given up.) The copy is shed. Returns its name
-    /// and how long its payload was to be, until there is none.
+    /// [patience](Assembly::with_patience) of any request under way. (A sender is not at all of them at
+    /// once: one that waits for others to be sent is not given up.) The copy is shed. Returns its name and
+    /// how long its payload was to be, until there is none.
     pub fn stalled(&mut self, now: Instant) -> Option<(Attempt, u32)> {
         if now < self.stalled_from() {
             return None;

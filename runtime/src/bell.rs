@@ -18,19 +18,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::PoisonError;
-#[cfg(not(loom))]
-use std::sync::{
-    RwLock,
-    atomic::{AtomicBool, Ordering},
-};
-
-#[cfg(loom)]
-use loom::sync::{
-    RwLock,
-    atomic::{AtomicBool, Ordering},
-};
 
 use crate::driver::{Token, message};
+use crate::sync::RwLock;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Bell {
     event: OwnedFd,

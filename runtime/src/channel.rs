@@ -37,12 +37,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use crate::queue::ArrayQueue;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::waiters::{Place, Waiters};
 
 struct Channel<T> {

@@ -7,10 +7,7 @@
 //! The state is only ever swapped by who calls, so that its changes stand in one order of which all
 //! know, and a call that follows another hands on what that one had to show.
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU8, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU8, Ordering};
+use crate::sync::atomic::{AtomicU8, Ordering};
 
 const AWAKE: u8 = 0;
 /// Asleep, or about to be.

@@ -11,13 +11,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use crate::queue::{ArrayQueue, SegQueue};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::task::Stage;
 use crate::task::waker::TaskId;
-
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// So many wakes can wait. In models it takes few to be too many.
 const WAKES: usize = if cfg!(loom) { 1 } else { 1024 };

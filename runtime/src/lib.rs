@@ -196,6 +196,7 @@ mod runtime;
 mod share;
 pub mod signal;
 mod spin;
+mod sync;
 mod task;
 mod timer;
 mod turn;

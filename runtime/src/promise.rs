@@ -4,14 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::PoisonError;
-#[cfg(not(loom))]
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-#[cfg(loom)]
-use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
-
 use crate::notify::wake;
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Why there is no output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

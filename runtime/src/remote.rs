@@ -8,22 +8,13 @@
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, PoisonError, Weak};
-#[cfg(not(loom))]
-use std::sync::{
-    RwLock,
-    atomic::{AtomicBool, Ordering},
-};
-
-#[cfg(loom)]
-use loom::sync::{
-    RwLock,
-    atomic::{AtomicBool, Ordering},
-};
 
 use crate::bell::Bell;
 use crate::doze::Doze;
 use crate::error::Error;
 use crate::inbox::{Inbox, Job, Line};
+use crate::sync::RwLock;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::task::waker::TaskId;
 
 /// The part of a core that other threads see.

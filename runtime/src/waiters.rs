@@ -8,23 +8,14 @@
 //! the change has to pass the wake on, or the next in line would sleep beside it. Nobody's waker is
 //! cloned, woken or dropped while the line is locked, as each may come back here.
 
+use std::sync::PoisonError;
 use std::task::Waker;
 
 use slab::Slab;
 
-#[cfg(loom)]
-use loom::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering, fence},
-};
-use std::sync::PoisonError;
-#[cfg(not(loom))]
-use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, Ordering, fence},
-};
-
 use crate::notify::wake;
+use crate::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::sync::{Mutex, MutexGuard};
 
 /// No place: the end of the line.
 const NONE: usize = usize::MAX;

@@ -196,8 +196,8 @@ impl<'a> Connection<'a> {
         let now = self.shell.now();
         while let Some(frame) = self.link.poll_transmit(now) {
             self.stream.send_with(|out| codec::encode(&frame, out));
+            self.follow_ping();
         }
-        self.follow_ping();
     }
 
     /// Sees how far a ping has come that was just written, or was not answered in time.

@@ -160,7 +160,8 @@ pub struct Delivery {
     /// Bytes that the peer's kernel has acknowledged, in all. The way in which they are counted begins
     /// with 0 or 1.
     pub acknowledged: u64,
-    /// Bytes that were written, and have not been acknowledged.
+    /// Bytes that were written, and have not been acknowledged; more by what the kernel has taken of a
+    /// send that is not done.
     pub outstanding: u64,
 }
 

@@ -131,17 +131,17 @@ impl<R: Deref<Target = [u8]> + 'static> Connection<R> {
             let mut link = self.link.borrow_mut();
             while let Some(frame) = link.poll_transmit(now()) {
                 self.out.send(&frame);
+                self.follow_ping(&mut link);
             }
         }
-        self.follow_ping();
         if self.next_timeout() < self.alarm.get() {
             self.sooner.notify();
         }
     }
 
     /// Sees how far a ping has come that was just written, or was not answered in time.
-    fn follow_ping(&self) {
-        let (mut link, now) = (self.link.borrow_mut(), now());
+    fn follow_ping(&self, link: &mut Link) {
+        let now = now();
         if link.wants_delivery(now)
             && let Ok(Delivery { acknowledged, outstanding }) = self.out.stream.delivery()
         {
@@ -363,8 +363,11 @@ async fn watch<S: Service>(connection: Rc<Connection<S::Reply>>, shell: Rc<Shell
             continue;
         }
         connection.shed_late_requests(&shell);
-        connection.follow_ping();
-        let result = connection.link.borrow_mut().on_timeout(now());
+        let result = {
+            let mut link = connection.link.borrow_mut();
+            connection.follow_ping(&mut link);
+            link.on_timeout(now())
+        };
         if let Err(LinkError::Drained) = result {
             // Whoever had it leave says goodbye, and sees that it is read.
             return;

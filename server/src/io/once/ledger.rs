@@ -145,7 +145,8 @@ impl Ledger {
         self.0.counts.clone()
     }
 
-    /// Reads what transactions left. What it writes is forgotten.
+    /// Reads what transactions left, in a transaction of its own, which waits for its turn as all do.
+    /// What it writes is forgotten.
     ///
     /// # Errors
     ///

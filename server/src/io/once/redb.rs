@@ -35,7 +35,9 @@ impl Redb {
     }
 
     /// As [`Redb::open`], for several processes of one machine: replicas that share their results.
-    /// All have to open it so. Their transactions take turns.
+    /// All have to open it so. Their transactions take turns, reads of a [`Ledger`](super::Ledger) among
+    /// them; and who opens it, or ends, waits for the one that another process has under way, for as
+    /// long as that takes. A process that is stopped in the middle of one stops all.
     ///
     /// # Errors
     ///

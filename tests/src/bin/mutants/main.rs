@@ -226,7 +226,7 @@ fn search(project: &Project, seeds: u64) -> Result<Caught> {
     let mut search = Command::new(project.built("explore"));
     // One thread takes them in their order.
     search.args(["--seeds", &seeds.to_string(), "--for", "2h", "--threads", "1"]);
-    let found = finish(search, SEARCH)?;
+    let found = finish(&search, SEARCH)?;
     if found.hangs {
         return Ok(Caught::Hang);
     }
@@ -256,7 +256,7 @@ fn tests(project: &Project, which: &[&str], arguments: &[&str]) -> Result<Caught
     let path = path.ok_or("cargo did not say where the tests are")?;
     let mut program = Command::new(path);
     program.current_dir(project.tests()).args(arguments);
-    let run = finish(program, TESTS)?;
+    let run = finish(&program, TESTS)?;
     if run.ok {
         return Ok(Caught::No);
     }

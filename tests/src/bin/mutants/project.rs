@@ -71,7 +71,7 @@ impl Project {
         // Nobody looks at a stack: what is built so often is built without lines.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "false");
         cargo.current_dir(&self.copy).env("CARGO_TARGET_DIR", &self.target).args(arguments);
-        finish(cargo, BUILD)
+        finish(&cargo, BUILD)
     }
 }
 
