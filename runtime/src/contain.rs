@@ -16,9 +16,12 @@ pub(crate) fn contain(whose: &str, run: impl FnOnce()) {
 /// Tells of a panic. Whoever hears of it may panic as well: nothing comes of that.
 #[cold]
 pub(crate) fn tell(log: impl FnOnce()) {
-    let told = catch_unwind(AssertUnwindSafe(log));
-    // What it panicked with may have a destructor.
-    std::mem::forget(told);
+    let Err(payload) = catch_unwind(AssertUnwindSafe(log)) else { return };
+    // What it panicked with may have a destructor, which may panic in turn, and so on without end:
+    // only the first has its turn.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(payload);
+    }
 }
 
 /// The message of a panic, if it has one.
@@ -29,5 +32,22 @@ pub(crate) fn describe(payload: &(dyn Any + Send)) -> &str {
         text
     } else {
         "(no message)"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tell;
+    use std::panic::panic_any;
+
+    #[test]
+    fn what_panics_each_time_that_it_is_let_go_is_leaked_and_holds_nobody_up() {
+        struct Again;
+        impl Drop for Again {
+            fn drop(&mut self) {
+                panic_any(Again);
+            }
+        }
+        tell(|| panic_any(Again));
     }
 }
