@@ -512,6 +512,11 @@ impl Client {
         }
     }
 
+    /// Some call was made, and its end was not told yet.
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.made.is_empty()
+    }
+
     /// Some payload is on its way.
     pub(crate) fn is_sending(&self) -> bool {
         self.ports.values().any(|port| port.left().is_some())

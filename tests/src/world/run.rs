@@ -372,6 +372,10 @@ impl World {
         let probe = node.calls_left == 0;
         if !probe {
             node.calls_left -= 1;
+        } else if matches!(&node.machine, Machine::Client(client) if client.has_calls()) {
+            // The last one is still on a slow link, and a client may have a single call.
+            self.env.events.push(self.env.now + PROBE_GAP, Event::Call(host, life));
+            return;
         }
         if node.calls_left > 0 {
             let label = (host.0 as u64) << 32 | node.calls_left | 1 << 60;
