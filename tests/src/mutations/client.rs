@@ -668,4 +668,13 @@ pub(super) const ALL: &[Mutation] = &[
         "        self.slowness > SLOW * (least * 0.0).max(1.0)",
     )
     .held_by("core::calls::tests::placing::where_all_replicas_become_slow_at_once_hedges_go_to_them_all_the_same"),
+    mutation(
+        "who waits is not looked at when a replica turns out to be nearer",
+        CALLS,
+        "self.all_due |= self.in_line > 0 && before.is_some_and(|before| rtt < before);",
+        "let _ = before;",
+    )
+    .held_by(
+        "core::calls::tests::room::a_replica_that_turns_out_to_be_nearer_gets_the_call_that_waits_for_another",
+    ),
 ];

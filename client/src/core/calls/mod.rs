@@ -410,9 +410,10 @@ impl<P> Calls<P> {
 
     /// The round trip to the replica was measured.
     pub fn on_rtt(&mut self, id: ReplicaId, rtt: core::time::Duration) {
-        if let Some(place) = self.replicas.find(id) {
-            self.replicas.get_mut(place).rtt = Some(rtt);
-        }
+        let Some(place) = self.replicas.find(id) else { return };
+        let before = self.replicas.get_mut(place).rtt.replace(rtt);
+        // Calls for which it was too far away may wait for another one.
+        self.all_due |= self.in_line > 0 && before.is_some_and(|before| rtt < before);
     }
 
     /// Begins a call.

@@ -83,6 +83,23 @@ fn room_that_is_too_far_away_leaves_a_call_to_wait_for_some_nearby() {
 }
 
 #[test]
+fn a_replica_that_turns_out_to_be_nearer_gets_the_call_that_waits_for_another() {
+    let mut world = narrow();
+    let first = world.start(world.none);
+    assert_eq!(world.sent(), (A, 0, Cause::First));
+    let second = world.start(world.none);
+    world.calls.on_rtt(B, DEADLINE);
+    world.connected(B);
+    world.nothing_sent();
+    world.waits();
+    world.calls.on_rtt(B, MS(1));
+    world.pass(Duration::ZERO);
+    assert_eq!(world.sent(), (B, 0, Cause::First));
+    assert!(world.ok(B, second, 0).is_some() && world.ok(A, first, 0).is_some());
+    world.at_rest();
+}
+
+#[test]
 fn a_copy_that_is_taken_back_leaves_its_credit_to_a_call_that_waits() {
     let mut world = narrow();
     let first = world.start(world.none);
