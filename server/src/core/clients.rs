@@ -355,11 +355,16 @@ impl Clients {
         self.now = now;
     }
 
-    /// Since when a copy waits for nothing but a slot that came to a connection then: since it was last
+    /// What time it was when somebody said so last.
+    pub(super) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Since when a copy waits for nothing but a slot that was queued for a connection then: since it was last
     /// held back. None: it is.
-    pub(super) fn waits_since(&self, client: Key, came: Instant) -> Option<Instant> {
-        let Some(of) = self.clients.get(client) else { return Some(came) };
-        (!of.held).then(|| came.max(of.held_until))
+    pub(super) fn waits_since(&self, client: Key, queued: Instant) -> Option<Instant> {
+        let Some(of) = self.clients.get(client) else { return Some(queued) };
+        (!of.held).then(|| queued.max(of.held_until))
     }
 
     /// So many bytes wait for a connection's client to read.

@@ -27,6 +27,9 @@ pub(super) struct Copy<P> {
     /// When that connection was closed.
     pub(super) orphaned: Option<Instant>,
     pub(super) arrived: Instant,
+    /// Since when it stands in the queue: since it came, or since it waits for no other copy's result
+    /// any more.
+    pub(super) queued: Instant,
     pub(super) deadline: Instant,
     pub(super) bytes: usize,
     /// There until the handler is started.
@@ -90,6 +93,7 @@ impl<P> Copy<P> {
             conn: Some(conn),
             orphaned: None,
             arrived: now,
+            queued: now,
             deadline: now + request.remaining,
             bytes,
             payload: Some(payload),
@@ -335,8 +339,8 @@ impl<P> Copies<P> {
     pub(super) fn waits_since(&self, index: u32) -> Option<Instant> {
         let copy = self.copies.at(index);
         match copy.conn {
-            Some(Conn(client)) => self.clients.waits_since(client, copy.arrived),
-            None => Some(copy.arrived),
+            Some(Conn(client)) => self.clients.waits_since(client, copy.queued),
+            None => Some(copy.queued),
         }
     }
 
@@ -345,7 +349,7 @@ impl<P> Copies<P> {
     pub(super) fn waits_longest(&self, class: u8) -> Option<Instant> {
         let oldest = self.oldest(class)?;
         let since = self.waits_since(oldest);
-        if since == Some(self.at(oldest).arrived) {
+        if since == Some(self.at(oldest).queued) {
             return since;
         }
         let next = self.clients.turns(class, false).filter_map(|index| self.waits_since(index));
@@ -438,6 +442,7 @@ impl<P> Copies<P> {
         self.leave(index);
         let copy = self.copies.at_mut(index);
         copy.state = State::Queued;
+        copy.queued = self.clients.now();
         copy.order = self.next_order;
         self.next_order += 1;
         self.join(index);

@@ -122,6 +122,13 @@ pub(super) const ALL: &[Mutation] = &[
     )
     .held_by("core::tests::hold::who_is_held_back_now_and_then_hides_no_overload"),
     mutation(
+        "who waited for another's result counts as having waited for a slot",
+        COPIES,
+        "        copy.queued = self.clients.now();\n",
+        "",
+    )
+    .held_by("core::tests::keys::a_duplicate_that_is_queued_again_has_not_waited_for_a_slot_meanwhile"),
+    mutation(
         "what leaves while it is held back counts as having waited for a slot",
         END,
         "            && self.copies.waits_since(index).is_some()",

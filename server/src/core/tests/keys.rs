@@ -301,3 +301,17 @@ fn an_answer_by_key_is_as_stale_as_the_first_one_and_as_what_has_passed_since() 
     bench.pay(3, 9);
     assert_eq!(bench.turn().answers[0].1, says(ms(151)));
 }
+
+/// It waited for another's result, and that one's handler took its time.
+#[test]
+fn a_duplicate_that_is_queued_again_has_not_waited_for_a_slot_meanwhile() {
+    let mut bench = bench();
+    let long = |seq| Request { remaining: ms(100_000), ..pay(seq) };
+    bench.request_with(bench.conn, long(1), &key(9));
+    bench.request_with(bench.conn, long(2), &key(9));
+    let first = bench.turn().one_start();
+    bench.pass(ms(10_000));
+    bench.core.on_aborted(first.copy, bench.now);
+    assert_eq!(bench.turn().started(), [2]);
+    assert_eq!(bench.core.load().wait, ms(0));
+}
