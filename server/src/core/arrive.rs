@@ -10,7 +10,7 @@ use super::copies::{Asker, Copy};
 use super::keyed::OTHER_USE;
 use super::keys::Seen;
 use super::room::Full;
-use super::unread::Room;
+use super::unread::considerable;
 use super::{Conn, Core, Notice, Unstarted};
 
 /// After a refusal nobody should ask again sooner, whatever the estimate says: a round trip and a
@@ -55,7 +55,7 @@ impl<P> Core<P> {
         let remembered = self.remembered(&request, options);
         let is_remembered = remembered.is_some();
         if let Some(outcome) = remembered
-            && self.copies.clients.room(conn.0, outcome.result.len()) == Room::Enough
+            && self.may_answer(conn, considerable(outcome.result.len()))
         {
             self.stats.accepted += 1;
             self.never_ran(&request, options, Duration::ZERO, Unstarted::RepliedByKey);
@@ -67,7 +67,7 @@ impl<P> Core<P> {
             return self.tell_behind(asker);
         }
         let class = self.config.class_of(options);
-        if let Err(full) = self.make_room(conn, &request, class, known, bytes, now) {
+        if let Err(full) = self.make_room(conn, &request, options, known, bytes, now) {
             return self.refuse_full(conn, &request, class, bytes, &full);
         }
         self.accept(Copy::new(request, options, known, conn, now, bytes, payload()), class);

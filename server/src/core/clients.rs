@@ -59,7 +59,8 @@ struct Client {
     bytes: usize,
     /// Bytes of replies that wait for it to read.
     unread: usize,
-    /// Bytes of replies that its running copies are expected to have.
+    /// Bytes of replies that its running copies are expected to have, and of answers that are on their way
+    /// to it from here.
     expected: usize,
     /// None of its copies is to start, as it has to read first: it has no turns.
     held: bool,
@@ -86,6 +87,8 @@ pub(super) struct Clients {
     stuck_bytes: usize,
     /// How many connections have no turns, as they have to read first.
     held: u32,
+    /// Some have had their turns again since it was last decided what starts.
+    released: bool,
     /// How many copies they have waiting, and how many of each class.
     held_copies: u32,
     held_of: [u32; CLASSES],
@@ -107,6 +110,7 @@ impl Clients {
             stuck: List::EMPTY,
             stuck_bytes: 0,
             held: 0,
+            released: false,
             held_copies: 0,
             held_of: [0; CLASSES],
             now: Instant::EPOCH,
@@ -335,6 +339,23 @@ impl Clients {
         }
     }
 
+    /// An answer of so many bytes is about to wait for a connection's client. Little ones count, too: any
+    /// number may be on their way at once.
+    pub(super) fn promise(&mut self, client: Key, bytes: usize) {
+        if let Some(index) = self.clients.find(client) {
+            let Client { unread, expected, .. } = *self.clients.at(index);
+            self.change_room(index, unread, expected + bytes);
+        }
+    }
+
+    /// Whoever tells how much waits for a connection's client counts such an answer from here on.
+    pub(super) fn deliver(&mut self, client: Key, bytes: usize) {
+        if let Some(index) = self.clients.find(client) {
+            let Client { unread, expected, .. } = *self.clients.at(index);
+            self.change_room(index, unread, expected - bytes);
+        }
+    }
+
     /// A method's reply to a connection, if it is still there, was so long.
     pub(super) fn replied(&mut self, client: Option<Key>, method: u16, bytes: usize) {
         self.unread.replied(method, bytes);
@@ -421,6 +442,7 @@ impl Clients {
         }
         of.held_until = self.now;
         self.held -= 1;
+        self.released = true;
         for place in 0..WAITING {
             let waiting = self.clients.at(index).copies[place].len();
             if waiting > 0 {
@@ -451,6 +473,17 @@ impl Clients {
     /// Bytes of the requests of all connections that have to read first.
     pub(super) const fn stuck_bytes(&self) -> usize {
         self.stuck_bytes
+    }
+
+    /// Whether connections have their turns again of which nobody has looked what may start.
+    pub(super) const fn is_released(&self) -> bool {
+        self.released
+    }
+
+    /// From now on it is decided what starts, at this time.
+    pub(super) const fn decide(&mut self, now: Instant) {
+        self.now = now;
+        self.released = false;
     }
 
     /// Whether any connection's copies are held back.

@@ -37,6 +37,9 @@ pub(super) struct Copy<P> {
     pub(super) state: State,
     /// The entry of its key, while it runs for it.
     pub(super) entry: Option<u32>,
+    /// The entry of its key, which is done: it waits to be answered with that, and does not run, whatever
+    /// becomes of the entry.
+    pub(super) wants: Option<Key>,
     /// How long its reply is expected to be, while it runs.
     pub(super) expected: usize,
     /// Of its name.
@@ -99,6 +102,7 @@ impl<P> Copy<P> {
             payload: Some(payload),
             state: State::Queued,
             entry: None,
+            wants: None,
             expected: 0,
             hash: 0,
             order: 0,
@@ -274,6 +278,10 @@ impl<P> Copies<P> {
         self.next_order += 1;
         self.index.insert(hash, index);
         self.join(index);
+        if let Some(done) = self.answer_of(index) {
+            self.keys.want(done);
+            self.at_mut(index).wants = Some(done);
+        }
         true
     }
 
@@ -437,6 +445,17 @@ impl<P> Copies<P> {
         self.keys.waiting(entry).first()
     }
 
+    /// The next after this one that waits for the same one.
+    pub(super) fn next_parked(&self, index: u32) -> Option<u32> {
+        self.copies.next(BY_STATE, index)
+    }
+
+    /// The entry of a waiting copy's key, if that was done: what it is to be answered with.
+    pub(super) fn answer_of(&self, index: u32) -> Option<Key> {
+        let Copy { request, options, wants, .. } = self.at(index);
+        wants.or_else(|| self.keys.find_done(options.key?, request.method))
+    }
+
     /// Puts a copy that waited for another's result at the end of the queue.
     pub(super) fn unpark(&mut self, index: u32) {
         self.leave(index);
@@ -451,6 +470,9 @@ impl<P> Copies<P> {
     /// Forgets a copy, wherever it stands.
     pub(super) fn forget(&mut self, index: u32) {
         self.leave(index);
+        if let Some(entry) = self.at_mut(index).wants.take() {
+            self.keys.unwant(entry);
+        }
         self.index.remove(self.at(index).hash, index);
         self.copies.discard(index);
     }

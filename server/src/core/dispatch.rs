@@ -18,7 +18,7 @@ impl<P> Core<P> {
     /// is told. (Whoever tells first and sheds afterwards kills both.)
     pub fn dispatch(&mut self, now: Instant) {
         self.slots.look(now);
-        self.copies.clients.set_time(now);
+        self.copies.clients.decide(now);
         let (mut short, mut any) = (None, false);
         while self.copies.running() < self.slots.limit()
             && let Some((index, by_turns)) =
@@ -41,8 +41,8 @@ impl<P> Core<P> {
             let refused = self.shed_if_useless(index, now) || self.refuse_if_behind(index, now);
             if !refused && !self.answer_by_key(index, now) {
                 self.start(index, now);
-                any = true;
             }
+            any |= !refused;
         }
         if short.is_none() && self.copies.startable() > 0 {
             self.slots.wanted();

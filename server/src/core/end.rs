@@ -39,7 +39,11 @@ impl<P> Core<P> {
         self.copies.clients.replied(conn.map(|conn| conn.0), method, result.len());
         let (asker, entry) = self.free_slot(index, running, now);
         if let Some(entry) = entry {
+            // Its own answer comes before those of others.
+            let own = conn.map(|conn| (conn.0, result.len()));
+            own.inspect(|&(client, bytes)| self.copies.clients.promise(client, bytes));
             self.settle_key(entry, status, Outcome::new(result, says, now), now);
+            own.inspect(|&(client, bytes)| self.copies.clients.deliver(client, bytes));
         }
         let Some(asker) = asker else {
             self.stats.dropped_running += 1;
@@ -104,7 +108,11 @@ impl<P> Core<P> {
 
     /// Ends a copy that waits, in the queue or for another's result.
     pub(super) fn end_queued(&mut self, index: u32, why: Unstarted, by: Option<u16>, now: Instant) {
+        let was_done = self.copies.at(index).wants.is_some();
         if let Some(asker) = self.take_waiting(index, why, now) {
+            if was_done && why.how() == How::Shed {
+                return self.tell_not_kept(asker);
+            }
             self.tell_ended(asker, why.how(), by);
         }
     }

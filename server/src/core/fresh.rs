@@ -51,7 +51,7 @@ impl<P> Core<P> {
     pub(super) fn refuse_if_behind(&mut self, index: u32, now: Instant) -> bool {
         let copy = self.copies.at(index);
         let behind = self.is_behind(&copy.options);
-        if !behind || self.remembered(&copy.request, &copy.options).is_some() {
+        if !behind || self.copies.answer_of(index).is_some() {
             return false;
         }
         if let Some(asker) = self.take_waiting(index, Unstarted::RepliedStale, now) {

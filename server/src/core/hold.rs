@@ -6,10 +6,13 @@
 
 use core::time::Duration;
 
+use bowline_protocol::{OptionSet, Request};
 use bowline_time::Instant;
 
+use super::arena::Key;
+use super::config::Known;
 use super::histograms::record;
-use super::unread::Room;
+use super::unread::{Room, considerable};
 use super::{Conn, Core};
 
 impl<P> Core<P> {
@@ -22,9 +25,10 @@ impl<P> Core<P> {
         self.copies.clients.set_unread(conn.0, bytes);
     }
 
-    /// Whether copies that could start are held back, until clients have read.
+    /// Whether copies that could start are held back, until clients have read; or were until now, and
+    /// nobody has [looked](Core::dispatch) since.
     pub const fn is_holding(&self) -> bool {
-        self.copies.clients.holds_any() || self.short.is_some()
+        self.copies.clients.holds_any() || self.copies.clients.is_released() || self.short.is_some()
     }
 
     /// For how long nothing was started, or not all that could have been, as too many replies wait in
@@ -41,13 +45,41 @@ impl<P> Core<P> {
         }
     }
 
-    /// How long the reply of a copy is expected to be.
+    /// How long the reply of a waiting copy is expected to be: exactly, if it is there already.
     pub(super) fn expected(&self, index: u32) -> usize {
-        let (copy, clients) = (self.copies.at(index), &self.copies.clients);
-        match copy.conn {
-            Some(Conn(client)) => clients.expected(client, copy.method.place),
-            None => clients.unread.expected(copy.method.place),
+        let copy = self.copies.at(index);
+        self.expected_of(self.copies.answer_of(index), copy.conn, copy.method)
+    }
+
+    /// The same, where this is the entry of its key, if that was done.
+    fn expected_of(&self, done: Option<Key>, conn: Option<Conn>, method: Known) -> usize {
+        let clients = &self.copies.clients;
+        match (done, conn) {
+            // What could not be kept is answered with a few words.
+            (Some(entry), _) => self.copies.keys.length(entry).map_or(0, considerable),
+            (None, Some(Conn(client))) => clients.expected(client, method.place),
+            (None, None) => clients.unread.expected(method.place),
         }
+    }
+
+    /// Whether there is room for the reply of a copy that comes now.
+    pub(super) fn room_for_new(
+        &self,
+        conn: Conn,
+        request: &Request,
+        options: &OptionSet,
+        known: Known,
+    ) -> Room {
+        let done = options.key.and_then(|key| self.copies.keys.find_done(key, request.method));
+        self.copies.clients.room(conn.0, self.expected_of(done, Some(conn), known))
+    }
+
+    /// Whether a connection may be sent an answer of so many bytes now, which no copy has to run for:
+    /// there is room for it, and it takes none from one that waits for that.
+    pub(super) fn may_answer(&self, Conn(client): Conn, bytes: usize) -> bool {
+        let takes_none = bytes == 0 || !self.copies.clients.unread.fits(0);
+        let room = self.copies.clients.room(client, bytes);
+        (self.short.is_none() || takes_none) && room == Room::Enough
     }
 
     /// A copy, and all others of its connection, wait until their client has read.
@@ -57,7 +89,7 @@ impl<P> Core<P> {
         }
     }
 
-    /// A copy starts: so those of its connection are not held back any more.
+    /// A copy starts, or is answered: so those of its connection are not held back any more.
     pub(super) fn note_start(&mut self, index: u32, now: Instant) {
         if let Some(Conn(client)) = self.copies.at(index).conn
             && let Some(since) = self.copies.clients.started(client)

@@ -5,11 +5,16 @@ use bowline_time::Instant;
 
 use super::copies::Asker;
 use super::keys::{Outcome, Seen};
+use super::unread::considerable;
 use super::{Core, Notice, Repeat, Unstarted};
 
 /// What is said when a key comes again with something else.
 pub(crate) const OTHER_USE: &str = "this key was used for another method or another payload; \
                                     a new call wants a new key";
+
+/// What is said to a copy that could not wait any longer for what its key's call was answered.
+const NOT_KEPT: &str = "what this key is for was done, but there was no room for the answer until this \
+                        copy had to go; ask again with the same key";
 
 impl<P> Core<P> {
     /// What was answered to the call of this key, if that is known.
@@ -26,6 +31,13 @@ impl<P> Core<P> {
         let copy = self.copies.at(index);
         let Some(key) = copy.options.key else { return false };
         let method = copy.request.method;
+        if let Some(entry) = copy.wants {
+            match self.copies.keys.outcome(entry).cloned() {
+                Some(outcome) => self.answer_waiting(index, Status::Ok, outcome, now),
+                None => self.end_queued(index, Unstarted::ShedUnkept, None, now),
+            }
+            return true;
+        }
         match self.copies.keys.look(key, method) {
             Seen::New => {
                 self.copies.at_mut(index).entry = self.copies.keys.begin(key, method);
@@ -44,7 +56,8 @@ impl<P> Core<P> {
         true
     }
 
-    /// The copy that ran for a key was answered: so are those that waited for it.
+    /// The copy that ran for a key was answered: so are those that waited for it, if there is room. The
+    /// others are queued until there is. Of a failure nothing is kept for them, and they may run.
     pub(super) fn settle_key(
         &mut self,
         entry: u32,
@@ -52,12 +65,25 @@ impl<P> Core<P> {
         outcome: Outcome,
         now: Instant,
     ) {
+        let bytes = considerable(outcome.result.len());
+        let mut next = self.copies.first_parked(entry);
+        while let Some(index) = next {
+            next = self.copies.next_parked(index);
+            if self.copies.at(index).conn.is_some_and(|conn| self.may_answer(conn, bytes)) {
+                self.answer_waiting(index, status, outcome.clone(), now);
+            }
+        }
+        let mut wanted = 0;
         while let Some(index) = self.copies.first_parked(entry) {
-            self.answer_waiting(index, status, outcome.clone(), now);
+            self.copies.unpark(index);
+            if status == Status::Ok {
+                self.copies.at_mut(index).wants = Some(self.copies.keys.name(entry));
+                wanted += 1;
+            }
         }
         match status {
             Status::Ok => {
-                self.stats.keys_evicted += self.copies.keys.done(entry, outcome, now);
+                self.stats.keys_evicted += self.copies.keys.done(entry, outcome, wanted, now);
             }
             _ => self.copies.keys.forget(entry),
         }
@@ -73,6 +99,7 @@ impl<P> Core<P> {
     }
 
     fn answer_waiting(&mut self, index: u32, status: Status, outcome: Outcome, now: Instant) {
+        self.note_start(index, now);
         if let Some(asker) = self.take_waiting(index, Unstarted::RepliedByKey, now) {
             self.answer(asker, status, outcome, now);
         }
@@ -88,6 +115,7 @@ impl<P> Core<P> {
         now: Instant,
     ) {
         self.stats.replied += 1;
+        self.copies.clients.promise(conn.0, outcome.result.len());
         let reply = Reply { attempt, status, executed: true, load: self.load() };
         self.effects.answers.push_back(Repeat {
             conn,
@@ -96,6 +124,13 @@ impl<P> Core<P> {
             result: outcome.result,
             frees: bytes,
         });
+    }
+
+    /// Tells of the end of a copy that waited for room for its answer. That its effect was had would be
+    /// denied if it were told to be shed.
+    pub(super) fn tell_not_kept(&mut self, Asker { conn, attempt, bytes }: Asker) {
+        let reply = Reply { attempt, status: Status::Failed, executed: true, load: self.load() };
+        self.effects.notices.push_back((conn, Notice::Refused(reply, NOT_KEPT), Some(bytes)));
     }
 
     fn refuse_other_use(&mut self, index: u32, now: Instant) {

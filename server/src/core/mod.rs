@@ -155,7 +155,8 @@ impl<P> Core<P> {
         config.check()?;
         let (slots, seed) = (config.slots as usize, config.hash_seed);
         let methods = Methods::new(&config.methods)?;
-        let keys = Keys::new(config.keys, config.slots, seed);
+        let keyed = config.slots + config.queue_requests;
+        let keys = Keys::new(config.keys, keyed, config.outgoing_total / 4, seed);
         let copies = slots + config.queue_requests as usize;
         let unread =
             Unread::new(config.outgoing_bytes, config.outgoing_total, methods.iter().count());
@@ -228,6 +229,7 @@ impl<P> Core<P> {
         if let Some(Repeat { conn, reply, options, result, frees }) =
             self.effects.answers.pop_front()
         {
+            self.copies.clients.deliver(conn.0, result.len());
             return Some(Effect::Answer { conn, reply, options, result, frees });
         }
         while let Some(key) = self.effects.starts.pop_front() {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use bowline_protocol::Request;
+use bowline_protocol::{OptionSet, Request};
 use bowline_time::Instant;
 
 use super::config::{Known, MethodRule};
@@ -34,7 +34,7 @@ impl<P> Core<P> {
         &mut self,
         conn: Conn,
         request: &Request,
-        class: u8,
+        options: &OptionSet,
         known: Known,
         bytes: usize,
         now: Instant,
@@ -42,6 +42,7 @@ impl<P> Core<P> {
         if self.draining {
             return Err(Full::Draining);
         }
+        let class = self.config.class_of(options);
         self.check_time(request, class, known.rule)?;
         let Err(full) = self.room_in_queue(bytes, false) else { return Ok(()) };
         self.governors[usize::from(class)].full(now);
@@ -56,7 +57,10 @@ impl<P> Core<P> {
         let crowding = self.crowding(conn, class, extra);
         let (victim, why) = match crowding {
             Some((one, _)) if kept(self, one) <= self.config.queue_bytes => crowding,
-            _ if self.may_displace_held(conn, known, bytes, extra) => {
+            _ if !extra
+                && self.room_for_new(conn, request, options, known) == Room::Enough
+                && self.would_fit_without_held(bytes) =>
+            {
                 self.displace_held(bytes, now);
                 return Ok(());
             }
@@ -138,15 +142,11 @@ impl<P> Core<P> {
         }
     }
 
-    /// Whether there would be room for a copy, which could start then, without those that are held back.
-    fn may_displace_held(&self, conn: Conn, known: Known, bytes: usize, extra: bool) -> bool {
+    /// Whether there would be room for a copy in the queue without those that are held back.
+    fn would_fit_without_held(&self, bytes: usize) -> bool {
         let clients = &self.copies.clients;
         let others = self.copies.queued_bytes() - clients.stuck_bytes();
-        let expected = clients.expected(conn.0, known.place);
-        !extra
-            && clients.stuck().is_some()
-            && others.saturating_add(bytes) <= self.config.queue_bytes
-            && clients.room(conn.0, expected) == Room::Enough
+        clients.stuck().is_some() && others.saturating_add(bytes) <= self.config.queue_bytes
     }
 
     fn displace_held(&mut self, bytes: usize, now: Instant) {

@@ -98,6 +98,9 @@ counters! {
         shed_greedy,
         /// Ends: made room for a copy of a class that had fewer for its share.
         shed_share,
+        /// Ends: its key's call was done, and what that was answered could not be kept until there was
+        /// room for it.
+        shed_unkept,
         /// Ends: in the queue when its connection closed.
         dropped_queued,
         /// Ends: running when its connection closed.
@@ -205,6 +208,7 @@ impl Stats {
             + self.shed_oldest
             + self.shed_greedy
             + self.shed_share
+            + self.shed_unkept
     }
 
     /// Copies that ended with their connection.

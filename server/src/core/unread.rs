@@ -5,6 +5,8 @@
 //! copy starts only while there is room for its reply, too. For what it will be the mean of what its
 //! client was replied by its method counts, from the start on; until there was any, of all clients.
 //!
+//! What is to be answered with what another copy with its key has done is as long as that is.
+//!
 //! - Where nothing waits for anybody, one may start, however long its reply is.
 //! - A client may have so much as is configured.
 //! - While more than half of the room for all is taken, it may have an equal share of that half; so
@@ -79,9 +81,6 @@ impl Unread {
 
     /// Whether there is room for one more reply, for a client that has so much.
     pub(super) fn room(&self, of_client: usize, more: usize) -> Room {
-        if self.taken == 0 {
-            return Room::Enough;
-        }
         let all = self.taken.saturating_add(more);
         let half = self.all / 2;
         let share = if all > half { half / self.readers.max(1) } else { self.each };
@@ -102,9 +101,9 @@ impl Unread {
         self.taken
     }
 
-    /// Whether so much more fits into the room for all.
+    /// Whether so much more fits into the room for all, as anything does of which nothing is taken.
     pub(super) fn fits(&self, more: usize) -> bool {
-        self.taken.saturating_add(more) <= self.all - self.all / 4
+        self.taken == 0 || self.taken.saturating_add(more) <= self.all - self.all / 4
     }
 }
 

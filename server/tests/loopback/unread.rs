@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use bowline_protocol::{Features, Request};
+use bowline_protocol::{Features, Frame, Key, OptionSet, Request};
 use bowline_server::io::Limits;
 
 use crate::peer::{Came, Peer, calling};
@@ -90,4 +90,54 @@ fn who_does_not_read_at_all_goes_once_others_have_no_room_and_they_go_on() {
     read(&mut asking(server.address(), 1), 1);
     assert!(server.control().snapshot().copies.holds_of_all > 0);
     assert_eq!(connections().slow_readers, 0);
+}
+
+/// Asks for a reply under a key.
+fn ask_by_key(client: &mut Peer, key: u64) {
+    let options = Some(Key { id: key.into(), fingerprint: 1 });
+    let options = OptionSet { key: options, ..OptionSet::NONE }.to_bytes();
+    let request = Request { remaining: 10 * PATIENCE, ..calling(BLOW, key) };
+    let size = (REPLY as u32).to_le_bytes();
+    client.send(&Frame::RequestWith(request, options.as_options(), &size));
+}
+
+#[test]
+fn who_asks_by_key_for_what_was_answered_and_does_not_read_has_nobody_cut_off() {
+    const KEYS: u64 = 12;
+    let limits = Limits {
+        outgoing_bytes: 4 << 20,
+        outgoing_total: 8 << 20,
+        transfer_time: 10 * PATIENCE,
+        ..Limits::default()
+    };
+    let server = Hands::default().serve_with(|builder| builder.limits(limits));
+    let mut reads = Peer::client_that(SEGMENTS, server.address());
+    let mut ask = |seq| {
+        reads.request(calling(BLOW, seq), &30_000_u32.to_le_bytes());
+        assert_eq!(reads.reply().2.len(), 30_000);
+    };
+    ask(1);
+    let mut first = Peer::client_that(SEGMENTS, server.address());
+    for key in 1..=KEYS {
+        ask_by_key(&mut first, key);
+        read(&mut first, 1);
+    }
+    let mut hoarders = [(); 12].map(|()| Peer::client_that(SEGMENTS, server.address()));
+    for hoarder in &mut hoarders {
+        (1..=KEYS).for_each(|key| ask_by_key(hoarder, key));
+    }
+    let copies = || server.control().snapshot().copies;
+    eventually("they are held back", || {
+        let copies = copies();
+        copies.held > 0 && copies.replied_by_key + copies.queued == 12 * KEYS
+    });
+    (2..=100).for_each(&mut ask);
+    let connections = server.control().snapshot().connections;
+    assert_eq!((connections.outgoing_full, connections.slow_readers), (0, 0));
+    thread::scope(|scope| {
+        for hoarder in &mut hoarders {
+            scope.spawn(|| read(hoarder, KEYS));
+        }
+    });
+    assert_eq!((copies().replied_by_key, copies().started), (12 * KEYS, 100 + KEYS));
 }

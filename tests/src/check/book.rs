@@ -252,11 +252,10 @@ impl Book {
         }
     }
 
-    /// A copy is answered with what another copy with its key was answered.
-    pub fn answered_by_key(&mut self, attempt: Attempt) {
-        if let Some(copy) = self.copy(attempt) {
-            copy.by_key = true;
-        }
+    /// A copy is answered with what another copy with its key was answered, or told that it was: which key.
+    pub fn answered_by_key(&mut self, attempt: Attempt) -> Option<u128> {
+        self.copy(attempt)?.by_key = true;
+        self.calls.get(&name(attempt))?.key
     }
 
     /// A handler had an effect in a store of results.

@@ -17,6 +17,7 @@ const MAKE_ROOM: &str = "server/src/core/room.rs";
 const CONFIG: &str = "server/src/core/config.rs";
 const FRESH: &str = "server/src/core/fresh.rs";
 const ACCOUNT: &str = "server/src/core/account.rs";
+const HOLD: &str = "server/src/core/hold.rs";
 const UNREAD: &str = "server/src/core/unread.rs";
 const CLIENTS: &str = "server/src/core/clients.rs";
 
@@ -180,22 +181,22 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "copies that are held back keep the queue from those that could start",
         MAKE_ROOM,
-        "            && clients.stuck().is_some()",
-        "            && clients.stuck().is_none()",
+        "        clients.stuck().is_some() && others",
+        "        clients.stuck().is_none() && others",
     )
     .held_by("core::tests::hold::copies_that_are_held_back_give_way_to_one_that_could_start"),
     mutation(
         "copies that are held back give way to others that would be, too",
         MAKE_ROOM,
-        "            && clients.room(conn.0, expected) == Room::Enough",
+        "                && self.room_for_new(conn, request, options, known) == Room::Enough\n",
         "",
     )
     .held_by("core::tests::hold::copies_that_are_held_back_give_way_to_one_that_could_start"),
     mutation(
         "copies that are held back give way though that makes too little room",
         MAKE_ROOM,
-        "            && others.saturating_add(bytes) <= self.config.queue_bytes",
-        "            && (true || others.saturating_add(bytes) <= self.config.queue_bytes)",
+        "        clients.stuck().is_some() && others.saturating_add(bytes) <= self.config.queue_bytes",
+        "        clients.stuck().is_some() && others < usize::MAX && bytes > 0",
     )
     .held_by("core::tests::hold::copies_that_are_held_back_give_way_to_one_that_could_start"),
     mutation(
@@ -205,6 +206,118 @@ pub(super) const ALL: &[Mutation] = &[
         "                    self.hold(index, now);\n                    break;",
     )
     .held_by("core::tests::hold::who_has_not_read_is_held_back_until_it_has_and_nobody_else_is"),
+    mutation(
+        "an answer that is remembered is sent without a look for room",
+        ARRIVE,
+        "            && self.may_answer(conn, considerable(outcome.result.len()))\n",
+        "",
+    )
+    .held_by("core::tests::answers::answers_wait_for_room_however_many_are_asked_for_at_once"),
+    mutation(
+        "who waited for another's result is answered without a look for room",
+        BY_KEY,
+        "            if self.copies.at(index).conn.is_some_and(|conn| self.may_answer(conn, bytes)) {",
+        "            let _ = bytes;\n            if self.copies.at(index).conn.is_some() {",
+    )
+    .held_by("core::tests::answers::who_waits_for_anothers_result_is_answered_as_there_is_room_and_does_not_run"),
+    mutation(
+        "answers count only once they are sent",
+        BY_KEY,
+        "        self.copies.clients.promise(conn.0, outcome.result.len());",
+        "        self.copies.clients.promise(conn.0, outcome.result.len() / usize::MAX);",
+    )
+    .held_by("core::tests::answers::answers_that_were_queued_count_before_they_are_sent"),
+    mutation(
+        "an answer that is known is expected to be like others of its method",
+        HOLD,
+        "        self.expected_of(self.copies.answer_of(index), copy.conn, copy.method)",
+        "        self.expected_of(None, copy.conn, copy.method)",
+    )
+    .held_by("core::tests::answers::an_answer_takes_as_much_room_as_it_is_long_whatever_others_were"),
+    mutation(
+        "copies that are held back give way to one whose answer has no room",
+        HOLD,
+        "        self.copies.clients.room(conn.0, self.expected_of(done, Some(conn), known))",
+        "        self.copies.clients.room(conn.0, self.expected_of(done.filter(|_| false), Some(conn), known))",
+    )
+    .held_by("core::tests::answers::copies_give_way_to_one_whose_answer_has_room_and_to_no_other"),
+    mutation(
+        "an answer passes those that wait for the room that it takes",
+        HOLD,
+        "        (self.short.is_none() || takes_none) && room",
+        "        (self.short.is_none() || takes_none || true) && room",
+    )
+    .held_by("core::tests::answers::answers_do_not_pass_a_large_reply_whose_room_they_take"),
+    mutation(
+        "a running copy's own reply has others with its key overlook it",
+        END,
+        "            let own = conn.map(|conn| (conn.0, result.len()));",
+        "            let own = conn.map(|conn| (conn.0, 0));",
+    )
+    .held_by("core::tests::answers::who_waits_for_anothers_result_is_answered_as_there_is_room_and_does_not_run"),
+    mutation(
+        "who finds no room for another's result runs",
+        BY_KEY,
+        "            if status == Status::Ok {\n                self.copies.at_mut(index).wants",
+        "            if status == Status::Ok && wanted == u32::MAX {\n                self.copies.at_mut(index).wants",
+    )
+    .held_by("core::tests::answers::a_result_that_is_not_kept_is_kept_for_those_that_wait_for_it"),
+    mutation(
+        "a result is forgotten though copies wait for room for it",
+        KEYS,
+        "            && done.wanted > 0\n",
+        "            && done.wanted == u32::MAX\n",
+    )
+    .held_by("core::tests::answers::a_result_is_not_forgotten_while_a_copy_waits_for_room_for_it"),
+    mutation(
+        "who waits for room for a remembered result does not keep it",
+        COPIES,
+        "        if let Some(done) = self.answer_of(index) {",
+        "        if let Some(done) = self.answer_of(index).filter(|_| false) {",
+    )
+    .held_by("core::tests::answers::a_result_is_not_forgotten_while_a_copy_waits_for_room_for_it"),
+    mutation(
+        "results are kept for those who wait for room, however many",
+        KEYS,
+        "            && self.owed_bytes + done.outcome.result.len() <= self.owed_most\n",
+        "",
+    )
+    .held_by("core::tests::answers::what_can_not_be_kept_is_told_to_have_been_done_and_does_not_run_again"),
+    mutation(
+        "a result is kept when the last that waited for it has gone",
+        COPIES,
+        "            self.keys.unwant(entry);\n",
+        "            let _ = entry;\n",
+    )
+    .held_by("core::tests::answers::a_result_that_is_not_kept_is_kept_for_those_that_wait_for_it"),
+    mutation(
+        "a copy whose key's call was done is told that it was not",
+        END,
+        "            if was_done && why.how() == How::Shed {",
+        "            if was_done && why.how() == How::Aborted {",
+    )
+    .held_by("core::tests::answers::whose_time_is_over_before_there_is_room_is_told_that_it_was_done"),
+    mutation(
+        "who has turns again is not looked at before something happens",
+        CLIENTS,
+        "        self.released = true;\n",
+        "",
+    )
+    .held_by("core::tests::answers::who_was_held_back_beside_an_answer_is_looked_at_again"),
+    mutation(
+        "a shortage goes on though the answer that it was for has left",
+        DISPATCH,
+        "            any |= !refused;",
+        "            any |= !refused && self.copies.running() > 0;",
+    )
+    .held_by("core::tests::answers::a_shortage_is_over_once_the_answer_that_had_no_room_has_left"),
+    mutation(
+        "a shortage never ends if the reply is larger than any room",
+        UNREAD,
+        "        self.taken == 0 || self.taken.saturating_add",
+        "        self.taken.saturating_add",
+    )
+    .held_by("core::tests::hold::a_shortage_is_over_where_nothing_waits_however_long_the_reply_would_be"),
     mutation(
         "a primary obeys its twin",
         CANCEL,
@@ -330,7 +443,7 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a remembered result that waits for room is denied for being behind",
         FRESH,
-        "        if !behind || self.remembered(&copy.request, &copy.options).is_some() {",
+        "        if !behind || self.copies.answer_of(index).is_some() {",
         "        if !behind {",
     )
     .held_by("core::tests::hold::a_result_that_is_remembered_is_not_too_old_while_it_waits_for_room"),
@@ -343,8 +456,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "what was done under a key is forgotten at once",
         BY_KEY,
-        "                self.stats.keys_evicted += self.copies.keys.done(entry, outcome, now);",
-        "                let _ = (outcome, now);\n                self.copies.keys.forget(entry);",
+        "                self.stats.keys_evicted += self.copies.keys.done(entry, outcome, wanted, now);",
+        "                let _ = (outcome, wanted, now);\n                self.copies.keys.forget(entry);",
     ),
     mutation(
         "a key's other payload is answered as the first was",
@@ -361,14 +474,14 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "who waits for a key is told nothing when that is done",
         BY_KEY,
-        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.answer_waiting(index, status, outcome.clone(), now);",
-        "        while let Some(index) = self.copies.first_parked(entry) {\n            self.copies.forget(index);",
+        "                self.answer_waiting(index, status, outcome.clone(), now);",
+        "                self.copies.forget(index);",
     ),
     mutation(
         "nobody runs in the place of a copy that stopped and had a key",
         BY_KEY,
-        "            self.copies.unpark(index);",
-        "            self.copies.forget(index);",
+        "            self.copies.unpark(index);\n        }\n        self.copies.keys.forget(entry);",
+        "            self.copies.forget(index);\n        }\n        self.copies.keys.forget(entry);",
     ),
     mutation(
         "a key's result lives on when its time is out",

@@ -1,6 +1,6 @@
 //! What a server's core is held to, as far as its shell can see it.
 
-use bowline_protocol::{Freshness, Reply};
+use bowline_protocol::{Attempt, Freshness, Reply};
 use bowline_server::core::{KeyLimits, Start};
 use bowline_time::Instant;
 
@@ -71,6 +71,16 @@ impl Server {
         if told.is_none() {
             let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
             let how = format!("{attempt:?} is answered by its key, and not as the copy that ran");
+            env.book.accuse(Rule::RunsOnceForItsKey, topic, how);
+        }
+    }
+
+    /// A copy is told that what its key is for was done, and no more: then it was.
+    pub(super) fn judge_not_kept(&self, env: &mut Env, attempt: Attempt) {
+        let key = env.book.answered_by_key(attempt);
+        if !key.is_some_and(|key| self.ran.contains_key(&key)) {
+            let topic = Some(Topic::Call(attempt.client.0, attempt.seq.0));
+            let how = format!("{attempt:?} is told that its key's call was done, and it was not");
             env.book.accuse(Rule::RunsOnceForItsKey, topic, how);
         }
     }

@@ -420,6 +420,9 @@ impl Server {
             // Who asked for more hears what there is, and so does whoever else is refused: in one frame,
             // which no cancel can cut.
             Effect::Send { conn, notice: Notice::Refused(reply, why), frees: Some(frees) } => {
+                if reply.executed {
+                    self.judge_not_kept(env, reply.attempt);
+                }
                 let held = self.held(env).to_bytes();
                 let frame = Frame::ReplyWith(reply, held.as_options(), why.as_bytes());
                 self.end(env, conn, &frame, frees, now);
@@ -429,6 +432,7 @@ impl Server {
             }
             Effect::Answer { conn, reply, options, result, frees } => {
                 self.judge_answer(env, &reply, &result);
+                self.note_answer();
                 env.book.answered_by_key(reply.attempt);
                 self.reply(env, conn, reply, (&options, result.to_vec()), frees, now);
             }

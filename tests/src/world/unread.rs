@@ -22,6 +22,8 @@ const LITTLE: usize = 32 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     looked: Nanos,
+    /// Answers by key left since: others may have to wait until it is looked again what that leaves.
+    answered: bool,
     /// Bytes that wait for clients, where some do.
     told: BTreeMap<Conn, usize>,
     /// When it was last decided what starts: those for whom more waited than may, for each or as too much
@@ -63,7 +65,8 @@ impl Server {
             let conns: Vec<Conn> = self.conns.keys().copied().collect();
             conns.into_iter().for_each(|conn| self.tell_unread(env, conn, is_holding, now));
         }
-        let Unread { told, full, .. } = &mut self.unread;
+        let Unread { told, full, answered, .. } = &mut self.unread;
+        *answered = false;
         let taken = told.values().sum::<usize>();
         let may_have = match taken > room.all - room.all / 4 {
             true => room.each.min(room.all.saturating_sub(taken) / 16),
@@ -105,6 +108,11 @@ impl Server {
         self.core.is_holding().then_some(self.unread.looked + LOOK)
     }
 
+    /// A copy is answered by its key.
+    pub(super) const fn note_answer(&mut self) {
+        self.unread.answered = true;
+    }
+
     /// A copy starts only where there is room for its reply.
     pub(super) fn judge_room(&self, env: &mut Env, attempt: Attempt, conn: Conn) {
         if self.unread.full.contains(&conn) {
@@ -119,6 +127,9 @@ impl Server {
     /// runs, nothing is held back.
     pub(super) fn judge_held(&self, env: &mut Env) {
         let stats = self.core.stats();
+        if self.unread.answered {
+            return;
+        }
         if self.unread.told.is_empty() && stats.running == 0 && stats.queued > 0 {
             let how = format!("{} copies wait, and nobody has anything to read", stats.queued);
             env.book.accuse(Rule::HoldsBackForReadersOnly, None, how);

@@ -9,12 +9,12 @@ use bowline_protocol::options::Key;
 use super::super::overload::Overload;
 use super::*;
 
-const KIB: usize = 1 << 10;
+pub(super) const KIB: usize = 1 << 10;
 /// How long replies are here.
-const REPLY: usize = 60 * KIB;
+pub(super) const REPLY: usize = 60 * KIB;
 
 /// A client may have one such reply waiting; all may have 17, and until 8 wait none has a share.
-fn tight() -> Config {
+pub(super) fn tight() -> Config {
     Config {
         slots: 4,
         queue_requests: 100,
@@ -26,7 +26,7 @@ fn tight() -> Config {
 
 impl Bench {
     /// One whose core has seen how long replies are.
-    fn tight(config: Config) -> Bench {
+    pub(super) fn tight(config: Config) -> Bench {
         let mut bench = Bench::with(config);
         let first = bench.start(plain(1_000));
         bench.finish_with(first, REPLY);
@@ -34,12 +34,12 @@ impl Bench {
         bench
     }
 
-    fn unread(&mut self, conn: Conn, bytes: usize) {
+    pub(super) fn unread(&mut self, conn: Conn, bytes: usize) {
         self.core.on_unread(conn, bytes, self.now);
     }
 
     /// So many more clients, for each of which so much waits.
-    fn hoarders(&mut self, count: usize, bytes: usize) -> Vec<Conn> {
+    pub(super) fn hoarders(&mut self, count: usize, bytes: usize) -> Vec<Conn> {
         let open = |_| {
             let conn = self.core.on_opened().unwrap();
             self.core.on_unread(conn, bytes, self.now);
@@ -48,12 +48,12 @@ impl Bench {
         (0..count).map(open).collect()
     }
 
-    fn held(&self) -> u64 {
+    pub(super) fn held(&self) -> u64 {
         self.core.stats().held
     }
 }
 
-const fn patient(request: Request) -> Request {
+pub(super) const fn patient(request: Request) -> Request {
     Request { remaining: ms(100_000), ..request }
 }
 
@@ -217,6 +217,23 @@ fn a_shortage_lasts_until_there_is_room_though_whoever_wanted_it_has_given_up() 
     bench.core.on_closed(hoarders[0], bench.now);
     bench.turn();
     assert_eq!(bench.core.short_for(bench.now), ms(0));
+}
+
+#[test]
+fn a_shortage_is_over_where_nothing_waits_however_long_the_reply_would_be() {
+    let mut bench = Bench::with(tight());
+    let first = bench.start(plain(1));
+    bench.finish_with(first, 2048 * KIB);
+    let hoarder = bench.hoarders(1, REPLY)[0];
+    bench.request(plain(2));
+    assert!(bench.turn().is_empty());
+    bench.client(caller_done(plain(2)));
+    bench.pass(ms(5));
+    bench.turn();
+    assert_eq!(bench.core.short_for(bench.now), ms(5));
+    bench.unread(hoarder, 0);
+    bench.turn();
+    assert_eq!((bench.core.short_for(bench.now), bench.core.is_holding()), (ms(0), false));
 }
 
 #[test]

@@ -5,12 +5,12 @@ use bowline_protocol::{Freshness, Label};
 
 use super::*;
 
-const fn key(id: u128) -> OptionSet {
+pub(super) const fn key(id: u128) -> OptionSet {
     OptionSet { key: Some(Key { id, fingerprint: 7 }), ..OptionSet::NONE }
 }
 
 /// A payment with a key of its call's number.
-const fn pay(seq: u64) -> Request {
+pub(super) const fn pay(seq: u64) -> Request {
     Request { method: PAY, idempotent: false, ..plain(seq) }
 }
 

@@ -1,6 +1,7 @@
 //! The rules of the server, one behaviour a test. No clock and no I/O: a [`Bench`] is a core with
 //! hands on its time.
 
+mod answers;
 mod arrivals;
 mod cancels;
 mod classes;

@@ -191,6 +191,8 @@ impl Walk {
         }
         assert!(self.bench.core.is_idle(), "{:#?}", self.bench.core.stats());
         assert!(self.awaited.is_empty(), "never told of: {:?}", self.awaited);
+        let stats = self.bench.core.stats();
+        assert_eq!((stats.keys, stats.key_bytes), (0, 0), "all results are forgotten");
     }
 }
 
