@@ -68,6 +68,9 @@ impl<P> Core<P> {
         }
         let class = self.config.class_of(options);
         if let Err(full) = self.make_room(conn, &request, options, known, bytes, now) {
+            if matches!(full, Full::Requests | Full::Bytes) {
+                self.note_refused(conn, &request, options, known, now);
+            }
             return self.refuse_full(conn, &request, class, bytes, &full);
         }
         self.accept(Copy::new(request, options, known, conn, now, bytes, payload()), class);

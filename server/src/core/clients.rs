@@ -126,7 +126,10 @@ impl Clients {
             self.clients.unlink(&mut self.levels[before as usize], BY_WAITING, client);
         }
         match after {
-            0 => _ = self.unstick(client),
+            0 => {
+                self.unstick(client);
+                self.release(client);
+            }
             _ => self.clients.push_back(&mut self.levels[after as usize], BY_WAITING, client),
         }
         // It changes by one: if the highest level is empty now, the connection is on the next.
@@ -442,12 +445,12 @@ impl Clients {
         }
         of.held_until = self.now;
         self.held -= 1;
-        self.released = true;
         for place in 0..WAITING {
             let waiting = self.clients.at(index).copies[place].len();
             if waiting > 0 {
                 self.clients.push_back(&mut self.turns[place], place, index);
                 self.count_held(place, waiting, 0);
+                self.released = true;
             }
         }
     }
@@ -465,9 +468,12 @@ impl Clients {
         Some(since)
     }
 
-    /// The newest copy, if need be an extra, of the connection that has had to read for longest.
-    pub(super) fn stuck(&self) -> Option<u32> {
-        self.one_of(self.stuck.first()?, false, false)
+    /// Of each connection that has had to read, and had none started since, a waiting copy to make room: who
+    /// has had to for longest comes first. They may have read meanwhile.
+    pub(super) fn stuck(&self) -> impl Iterator<Item = u32> {
+        let next = |client: &u32| self.clients.next(BY_HELD, *client);
+        let stuck = core::iter::successors(self.stuck.first(), next);
+        stuck.filter_map(|client| self.one_of(client, false, false))
     }
 
     /// Bytes of the requests of all connections that have to read first.

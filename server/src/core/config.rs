@@ -27,7 +27,7 @@ pub struct Config {
     pub queue_requests: u32,
     /// How many bytes of payload may wait, in all.
     pub queue_bytes: usize,
-    /// How many client connections may be open.
+    /// How many client connections may be open. Each may take four bytes for each method.
     pub connections: u32,
     /// How many tombstones are kept; the oldest makes room for the next. 0: none.
     pub tombstones: u32,

@@ -19,7 +19,7 @@ impl<P> Core<P> {
     pub fn dispatch(&mut self, now: Instant) {
         self.slots.look(now);
         self.copies.clients.decide(now);
-        let (mut short, mut any) = (None, false);
+        let (mut short, mut found) = (None, None);
         while self.copies.running() < self.slots.limit()
             && let Some((index, by_turns)) =
                 if short.is_none() { self.next() } else { self.next_short() }
@@ -39,10 +39,12 @@ impl<P> Core<P> {
                 self.copies.had_turn(index);
             }
             let refused = self.shed_if_useless(index, now) || self.refuse_if_behind(index, now);
-            if !refused && !self.answer_by_key(index, now) {
-                self.start(index, now);
+            if !refused {
+                found = found.max(Some(self.expected(index)));
+                if !self.answer_by_key(index, now) {
+                    self.start(index, now);
+                }
             }
-            any |= !refused;
         }
         if short.is_none() && self.copies.startable() > 0 {
             self.slots.wanted();
@@ -50,7 +52,7 @@ impl<P> Core<P> {
         if short.is_some() {
             self.copies.clients.look_further();
         }
-        self.note_shortage(short, any, now);
+        self.note_shortage(short, found, now);
         for class in self.classes() {
             if !self.config.dark {
                 self.copies.arm_new(class);

@@ -98,10 +98,31 @@ impl<P> Core<P> {
         }
     }
 
+    /// A request was refused, as the queue is full. If there is no room among all for its reply, either,
+    /// those that have to be read keep it out as if it waited.
+    pub(super) fn note_refused(
+        &mut self,
+        conn: Conn,
+        request: &Request,
+        options: &OptionSet,
+        known: Known,
+        now: Instant,
+    ) {
+        if self.room_for_new(conn, request, options, known) == Room::NotOfAll {
+            let wanted = self.copies.clients.expected(conn.0, known.place);
+            self.note_shortage(Some(wanted), None, now);
+        }
+    }
+
     /// All that could start has started, but for one with a reply of so many bytes, for which there
-    /// was no room. Without one, it is over if that was any, or once there is room for the last such
-    /// one: that may have been shed meanwhile.
-    pub(super) fn note_shortage(&mut self, wanted: Option<usize>, any: bool, now: Instant) {
+    /// was no room. Without one, it is over if room was found for one as long, or once there is some for
+    /// the last such one: that may have been shed meanwhile.
+    pub(super) fn note_shortage(
+        &mut self,
+        wanted: Option<usize>,
+        found: Option<usize>,
+        now: Instant,
+    ) {
         match (self.short, wanted) {
             (None, None) => {}
             (None, Some(wanted)) => {
@@ -109,7 +130,9 @@ impl<P> Core<P> {
                 self.short = Some((now, wanted));
             }
             (Some((since, _)), Some(wanted)) => self.short = Some((since, wanted)),
-            (Some((since, wanted)), None) if any || self.copies.clients.unread.fits(wanted) => {
+            (Some((since, wanted)), None)
+                if found >= Some(wanted) || self.copies.clients.unread.fits(wanted) =>
+            {
                 record(&mut self.histograms.held, now - since);
                 self.short = None;
             }

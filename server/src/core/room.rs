@@ -27,8 +27,8 @@ impl<P> Core<P> {
     /// When the queue is full, a primary displaces extra copies, the newest first; an extra never
     /// displaces a primary. Else a copy displaces one of the class that has most waiting for its share,
     /// if its own class has less; else one of the connection that has most waiting, if that has more than its own: so
-    /// nobody crowds others out. Else a primary that could start displaces those that are held back, of whoever has
-    /// not read for longest. And under overload, where the newest are served first, the oldest
+    /// nobody crowds others out, nor has those that wait to be read give way to more of its own. Else a primary that could start displaces those that are held back, of whoever has
+    /// had to read for longest, and still has to. And under overload, where the newest are served first, the oldest
     /// makes room: of the same connection, if it has any.
     pub(super) fn make_room(
         &mut self,
@@ -146,15 +146,23 @@ impl<P> Core<P> {
     fn would_fit_without_held(&self, bytes: usize) -> bool {
         let clients = &self.copies.clients;
         let others = self.copies.queued_bytes() - clients.stuck_bytes();
-        clients.stuck().is_some() && others.saturating_add(bytes) <= self.config.queue_bytes
+        clients.stuck().next().is_some() && others.saturating_add(bytes) <= self.config.queue_bytes
     }
 
     fn displace_held(&mut self, bytes: usize, now: Instant) {
         while self.room_in_queue(bytes, false).is_err()
-            && let Some(held) = self.copies.clients.stuck()
+            && let Some(held) = self.stuck_to_go()
         {
             self.end_queued(held, Unstarted::ShedGreedy, None, now);
         }
+    }
+
+    /// A copy of whoever has had to read for longest, and still has to; or, if all have read since, of the
+    /// first of those.
+    fn stuck_to_go(&self) -> Option<u32> {
+        let stuck = || self.copies.clients.stuck();
+        let has_to_read = |copy: &u32| self.room_for_reply(*copy) != Room::Enough;
+        stuck().find(has_to_read).or_else(|| stuck().next())
     }
 
     /// The copy that makes room for one of this connection and class, as others have too much waiting, if

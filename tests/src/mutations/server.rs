@@ -181,8 +181,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "copies that are held back keep the queue from those that could start",
         MAKE_ROOM,
-        "        clients.stuck().is_some() && others",
-        "        clients.stuck().is_none() && others",
+        "        clients.stuck().next().is_some() && others",
+        "        clients.stuck().next().is_none() && others",
     )
     .held_by("core::tests::hold::copies_that_are_held_back_give_way_to_one_that_could_start"),
     mutation(
@@ -195,8 +195,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "copies that are held back give way though that makes too little room",
         MAKE_ROOM,
-        "        clients.stuck().is_some() && others.saturating_add(bytes) <= self.config.queue_bytes",
-        "        clients.stuck().is_some() && others < usize::MAX && bytes > 0",
+        "        clients.stuck().next().is_some() && others.saturating_add(bytes) <= self.config.queue_bytes",
+        "        clients.stuck().next().is_some() && others < usize::MAX && bytes > 0",
     )
     .held_by("core::tests::hold::copies_that_are_held_back_give_way_to_one_that_could_start"),
     mutation(
@@ -300,15 +300,43 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "who has turns again is not looked at before something happens",
         CLIENTS,
-        "        self.released = true;\n",
+        "                self.released = true;\n",
         "",
     )
     .held_by("core::tests::answers::who_was_held_back_beside_an_answer_is_looked_at_again"),
     mutation(
+        "a shortage is over as soon as anything starts",
+        HOLD,
+        "                if found >= Some(wanted)",
+        "                if found >= Some(wanted) || found.is_some()",
+    )
+    .held_by("core::tests::hold::who_is_refused_for_a_full_queue_is_short_of_room_as_well"),
+    mutation(
+        "who is refused for a full queue is not short of room",
+        ARRIVE,
+        "            if matches!(full, Full::Requests | Full::Bytes) {",
+        "            if matches!(full, Full::Draining) {",
+    )
+    .held_by("core::tests::hold::who_is_refused_for_a_full_queue_is_short_of_room_as_well"),
+    mutation(
+        "who has nothing waiting any more is still held back",
+        CLIENTS,
+        "                self.release(client);\n",
+        "",
+    )
+    .held_by("core::tests::hold::who_has_nothing_waiting_any_more_is_not_held_back"),
+    mutation(
+        "who has read since gives way while others still have to",
+        MAKE_ROOM,
+        "        stuck().find(has_to_read).or_else",
+        "        stuck().find(|copy| has_to_read(copy) || true).or_else",
+    )
+    .held_by("core::tests::hold::who_has_read_since_does_not_give_way_while_others_still_have_to"),
+    mutation(
         "a shortage goes on though the answer that it was for has left",
         DISPATCH,
-        "            any |= !refused;",
-        "            any |= !refused && self.copies.running() > 0;",
+        "                found = found.max(Some(self.expected(index)));\n",
+        "                found = found.max(None::<usize>);\n",
     )
     .held_by("core::tests::answers::a_shortage_is_over_once_the_answer_that_had_no_room_has_left"),
     mutation(

@@ -236,6 +236,68 @@ fn a_shortage_is_over_where_nothing_waits_however_long_the_reply_would_be() {
     assert_eq!((bench.core.short_for(bench.now), bench.core.is_holding()), (ms(0), false));
 }
 
+/// Those that keep the queue full have had their share, and wait for nobody.
+#[test]
+fn who_is_refused_for_a_full_queue_is_short_of_room_as_well() {
+    let mut bench = Bench::tight(Config { queue_bytes: 300, ..tight() });
+    let other = bench.core.on_opened().unwrap();
+    let scan = |seq| Request { method: SCAN, ..plain(seq) };
+    bench.request_on(other, scan(1));
+    let short = bench.turn().one_start().copy;
+    bench.finish_with(short, KIB);
+    let hoarders = bench.hoarders(12, REPLY);
+    for (seq, hoarder) in (11..14).zip(&hoarders) {
+        bench.request_on(*hoarder, patient(plain(seq)));
+    }
+    bench.turn();
+    assert_eq!((bench.held(), bench.core.short_for(bench.now)), (3, ms(0)));
+    bench.request(plain(20));
+    assert!(matches!(bench.turn().one_notice().1, Notice::Overloaded(_)));
+    bench.pass(ms(5));
+    bench.request_on(other, scan(2));
+    assert_eq!(bench.turn().started(), [2], "which needs no room");
+    assert_eq!((bench.core.short_for(bench.now), bench.core.is_holding()), (ms(5), true));
+    bench.unread(hoarders[11], 0);
+    bench.turn();
+    assert_eq!(bench.core.short_for(bench.now), ms(0));
+}
+
+#[test]
+fn who_has_nothing_waiting_any_more_is_not_held_back() {
+    let mut bench = Bench::tight(tight());
+    bench.unread(bench.conn, REPLY);
+    bench.request(plain(1));
+    bench.turn();
+    bench.client(caller_done(plain(1)));
+    bench.turn();
+    assert!(!bench.core.is_holding());
+    bench.request(plain(2));
+    bench.turn();
+    assert_eq!(
+        (bench.held(), bench.core.stats().holds),
+        (1, 2),
+        "and is again for what comes next"
+    );
+}
+
+/// Its copies wait for a slot alone.
+#[test]
+fn who_has_read_since_does_not_give_way_while_others_still_have_to() {
+    let mut bench = Bench::tight(Config { slots: 1, queue_bytes: 1_000, ..tight() });
+    let hoarders = bench.hoarders(10, REPLY);
+    for (seq, hoarder) in (1..10).zip(&hoarders) {
+        bench.request_on(*hoarder, patient(plain(seq)));
+        bench.turn();
+    }
+    bench.request(patient(plain(50)));
+    assert_eq!(bench.turn().started(), [50]);
+    bench.request_on(hoarders[9], patient(plain(10)));
+    bench.unread(hoarders[0], 0);
+    let other = bench.core.on_opened().unwrap();
+    bench.request_on(other, patient(plain(60)));
+    assert!(ended(plain(2), How::Shed, None)(bench.turn().one_ended()));
+}
+
 #[test]
 fn a_large_reply_is_not_passed_by_smaller_ones_that_take_its_room() {
     let mut bench = Bench::tight(tight());
