@@ -504,8 +504,8 @@ impl Builder {
     /// How long a server that a signal ends may take to finish what it has, unless [a second
     /// one](super::Running::run_until_signal) cuts that short. What has not ended then is dropped, and a
     /// warning says how much that was. For those who do not close when it says
-    /// goodbye it waits for a second more: a supervisor that kills is to wait for both. Default: five
-    /// seconds.
+    /// goodbye it waits for a second more, and so does a [`Ledger`] whose store lets it do nothing, as
+    /// another process holds that: a supervisor that kills is to wait for all. Default: five seconds.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Builder {
         self.grace = grace;

@@ -136,10 +136,10 @@ impl Context {
     /// The effect's own, and then nothing of it remains; a bad request, if the call has no key or
     /// its key was used for something else; a failure, if the store fails or the effect panics. The
     /// methods of a [declared](super::Typed) service pass it on by `?`.
-    pub async fn once(
+    pub async fn once<R: Into<Vec<u8>>>(
         &self,
         ledger: &Ledger,
-        effect: impl FnOnce(&mut Transaction<'_>) -> Result<Vec<u8>, Failure> + Send + 'static,
+        effect: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure> + Send + 'static,
     ) -> Result<Vec<u8>, Failure> {
         match self.key() {
             Some(key) => ledger.once(key, self.method(), effect).await,

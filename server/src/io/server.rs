@@ -117,7 +117,8 @@ impl Running {
     }
 
     /// Takes on nothing new, finishes what is there within `grace`, says goodbye to all, and
-    /// returns when all threads have ended: a second after that at the latest.
+    /// returns when all threads have ended: a second after that at the latest, and another one if it
+    /// had the last clone of a [`Ledger`](super::once::Ledger) whose store stands still.
     ///
     /// # Errors
     ///

@@ -2,13 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use std::{env, fmt, thread};
 
 use bowline_protocol::{LinkConfig, Method, MethodInfo, ReplicaId, ServiceInfo};
-use bowline_server::io::once::{Batch, Entry, Ledger, Redb, Retention, Space, Store, StoreError};
+use bowline_server::io::once::{
+    Batch, Entry, Ledger, Redb, Retention, Space, Store, StoreError, View,
+};
 use bowline_server::{Context, Failure, Payload, Server, Service};
 
 /// Counts its call, once. The payload is the call's number; the answer is how many were counted.
@@ -96,18 +99,29 @@ fn hold_for_good() -> ! {
 
 impl Store for Holding {
     type Batch<'a> = HoldingBatch<'a, <Redb as Store>::Batch<'a>>;
+    type Reader = <Redb as Store>::Reader;
 
     fn begin(&mut self) -> Result<Self::Batch<'_>, StoreError> {
         let Holding { store, hold, effects } = self;
         Ok(HoldingBatch { batch: store.begin()?, hold: *hold, effects })
     }
+
+    fn reader(&self) -> Self::Reader {
+        self.store.reader()
+    }
 }
 
-impl<B: Batch> Batch for HoldingBatch<'_, B> {
+impl<B: Batch> View for HoldingBatch<'_, B> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.batch.get(space, key)
     }
 
+    fn next(&self, space: Space, from: Bound<&[u8]>) -> Result<Option<Entry>, StoreError> {
+        self.batch.next(space, from)
+    }
+}
+
+impl<B: Batch> Batch for HoldingBatch<'_, B> {
     fn put(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         *self.effects += u64::from(space == Space::Results);
         self.batch.put(space, key, value)
@@ -115,10 +129,6 @@ impl<B: Batch> Batch for HoldingBatch<'_, B> {
 
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<(), StoreError> {
         self.batch.remove(space, key)
-    }
-
-    fn first(&self, space: Space) -> Result<Option<Entry>, StoreError> {
-        self.batch.first(space)
     }
 
     fn last(&self, space: Space) -> Result<Option<Entry>, StoreError> {

@@ -3,11 +3,14 @@
 use std::boxed::Box;
 use std::fmt;
 use std::future::Future;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::string::String;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as Task, Poll, Wake, Waker};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::{self, Thread};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::vec::Vec;
 
@@ -17,7 +20,8 @@ use bowline_runtime::Instant;
 use bowline_runtime::channel::{self, Receiver, Sender};
 
 use super::memory::Memory;
-use super::{Batch, Entry, Space, Store, StoreError, Transaction};
+use super::worker::Worker;
+use super::{Batch, Entry, Reader, Space, Store, StoreError, Transaction, View};
 use crate::core::counters;
 use crate::io::Failure;
 use crate::io::ration::Ration;
@@ -29,6 +33,9 @@ const TOGETHER: usize = 64;
 /// So many old results are forgotten for each new one, at most: so a store that is far above its
 /// bounds comes down to them, and no transaction becomes a long one.
 const FORGET_AT_ONCE: usize = 4;
+
+/// So long the end of a ledger waits for its store.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long results are kept in a store: as long as all three bounds hold. The oldest goes first,
 /// whenever a new one comes.
@@ -89,27 +96,51 @@ impl Counts {
 }
 
 /// The way to a store. Clones share it, and may be on any thread: on all cores of a server, and
-/// of all servers of a process. The last one to go waits for what it still has to do.
+/// of all servers of a process. The last one to go waits for what it still has to do, but only for a
+/// second: what the store has not made durable by then is given up, and an error tells of it.
 #[derive(Clone)]
 pub struct Ledger(Arc<Inner>);
 
 struct Inner {
     /// None only while it is dropped.
-    jobs: Option<Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    ways: Option<Ways>,
+    workers: Mutex<Vec<Worker>>,
+    shared: Arc<Shared>,
     counts: Counts,
+    place: String,
+    patience: Duration,
+}
+
+/// To the two threads.
+struct Ways {
+    jobs: Sender<Job>,
+    readings: Sender<Reading>,
+}
+
+/// What a ledger and its clerk know of each other.
+#[derive(Default)]
+struct Shared {
+    /// So many effects were handed over, and not answered yet.
+    open: AtomicU64,
+    /// Nobody waits any more: what is not being committed is not to be.
+    given_up: AtomicBool,
 }
 
 type Effect = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<Vec<u8>, Failure> + Send>;
 
 struct Job {
-    /// What it is to be done once for, and by which method; None: it only reads.
-    once: Option<(Key, Method)>,
+    /// What it is to be done once for.
+    key: Key,
+    /// By which method.
+    method: Method,
     effect: Effect,
     answer: Sender<Answer>,
 }
 
 type Answer = Result<Vec<u8>, Failure>;
+
+/// Answers by itself whoever wants to read.
+type Reading = Box<dyn FnOnce(Result<&dyn View, StoreError>) + Send>;
 
 impl Ledger {
     /// A ledger on this store, with a thread of its own.
@@ -118,13 +149,27 @@ impl Ledger {
     ///
     /// If the thread can't be had.
     pub fn open(store: impl Store, retention: Retention) -> std::io::Result<Ledger> {
+        Ledger::open_patiently(store, retention, PATIENCE)
+    }
+
+    pub(super) fn open_patiently(
+        store: impl Store,
+        retention: Retention,
+        patience: Duration,
+    ) -> std::io::Result<Ledger> {
         let (jobs, waiting) = channel::bounded(WAITING);
-        let counts = Counts::default();
-        let mut clerk = Clerk { store, retention, counts: counts.clone(), tidings: Tidings::new() };
-        let thread = thread::Builder::new()
-            .name("bowline-ledger".into())
-            .spawn(move || clerk.work(waiting))?;
-        Ok(Ledger(Arc::new(Inner { jobs: Some(jobs), thread: Some(thread), counts })))
+        let (readings, wanted) = channel::bounded(WAITING);
+        let (counts, shared) = (Counts::default(), Arc::<Shared>::default());
+        let (place, reader) = (store.place(), store.reader());
+        let tidings = Tidings::new(place.clone());
+        let (known, told) = (shared.clone(), counts.clone());
+        let mut clerk = Clerk { store, retention, shared: known, counts: told, tidings };
+        let workers = [
+            Worker::start("bowline-ledger", move || clerk.work(waiting))?,
+            Worker::start("bowline-reads", move || show(reader, wanted))?,
+        ];
+        let (ways, workers) = (Some(Ways { jobs, readings }), Mutex::new(workers.into()));
+        Ok(Ledger(Arc::new(Inner { ways, workers, shared, counts, place, patience })))
     }
 
     /// A ledger that lasts as long as its process.
@@ -145,45 +190,62 @@ impl Ledger {
         self.0.counts.clone()
     }
 
-    /// Reads what transactions left, in a transaction of its own, which waits for its turn as all do.
-    /// What it writes is forgotten.
+    /// Reads what transactions left that were committed before, and waits for none that is not: neither
+    /// one of this process nor of another.
     ///
     /// # Errors
     ///
-    /// The closure's, or the store's.
-    pub async fn read(
+    /// The closure's, or the store's; a failure, if it panics.
+    pub async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Transaction<'_>) -> Result<Vec<u8>, Failure> + Send + 'static,
-    ) -> Result<Vec<u8>, Failure> {
-        self.ask(None, Box::new(move |transaction| read(transaction))).await
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (answer, mut answered) = channel::bounded(1);
+        let reading = move |view: Result<&dyn View, StoreError>| {
+            let read = |view| read(&Transaction::over(view));
+            let outcome = view
+                .map_err(Failure::from)
+                .and_then(|view| guarded("the read panicked", || read(view)));
+            // Who does not wait any more does not hear.
+            let _: Result<(), _> = answer.try_send(outcome);
+        };
+        let ways = self.0.ways.as_ref().ok_or_else(gone)?;
+        ways.readings.send(Box::new(reading)).await.map_err(|_| gone())?;
+        answered.receive().await.unwrap_or_else(|| Err(gone()))
     }
 
     /// Has an effect for a key, unless it was had before. See [`Context::once`](crate::Context::once).
-    pub(in crate::io) async fn once(
+    pub(in crate::io) async fn once<R: Into<Vec<u8>>>(
         &self,
         key: Key,
         method: Method,
-        effect: impl FnOnce(&mut Transaction<'_>) -> Result<Vec<u8>, Failure> + Send + 'static,
+        effect: impl FnOnce(&mut Transaction<'_>) -> Result<R, Failure> + Send + 'static,
     ) -> Result<Vec<u8>, Failure> {
-        self.ask(Some((key, method)), Box::new(effect)).await
-    }
-
-    async fn ask(&self, once: Option<(Key, Method)>, effect: Effect) -> Answer {
-        let gone = || failed("the store's thread has ended");
         let (answer, mut answered) = channel::bounded(1);
-        let jobs = self.0.jobs.as_ref().ok_or_else(gone)?;
-        jobs.send(Job { once, effect, answer }).await.map_err(|_| gone())?;
+        let effect = Box::new(move |data: &mut Transaction<'_>| effect(data).map(R::into));
+        let ways = self.0.ways.as_ref().ok_or_else(gone)?;
+        ways.jobs.send(Job { key, method, effect, answer }).await.map_err(|_| gone())?;
+        self.0.shared.open.fetch_add(1, Relaxed);
         answered.receive().await.unwrap_or_else(|| Err(gone()))
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.jobs.take();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of a ledger panicked");
+        self.ways.take();
+        let until = std::time::Instant::now() + self.patience;
+        let workers = self.workers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let late = workers.drain(..).filter_map(|worker| (!worker.end(until)).then_some(()));
+        if late.count() > 0 {
+            self.shared.given_up.store(true, Relaxed);
+            tracing::error!(
+                store = self.place,
+                effects = self.shared.open.load(Relaxed),
+                patience = ?self.patience,
+                "a ledger ends before its store has done what it was asked: those effects are not had, but \
+                 for what was just being made durable. Who asks again with their keys has them, and once. \
+                 If other processes share the store, see whether one is stopped (`fuser -v FILE`)"
+            );
         }
     }
 }
@@ -204,10 +266,30 @@ impl From<StoreError> for Failure {
     }
 }
 
+fn gone() -> Failure {
+    failed("the store's thread has ended")
+}
+
+/// Answers those who only read, one after the other.
+fn show(mut reader: impl Reader, mut wanted: Receiver<Reading>) {
+    while let Some(reading) = block_on(wanted.receive()) {
+        let mut reading = Some(reading);
+        let shown = reader.read(&mut |view| {
+            if let Some(reading) = reading.take() {
+                reading(Ok(view));
+            }
+        });
+        if let Some(reading) = reading.take() {
+            reading(Err(shown.err().unwrap_or_else(|| StoreError::new("it showed nothing"))));
+        }
+    }
+}
+
 /// The ledger's thread.
 struct Clerk<S> {
     store: S,
     retention: Retention,
+    shared: Arc<Shared>,
     counts: Counts,
     tidings: Tidings,
 }
@@ -220,6 +302,7 @@ impl<S: Store> Clerk<S> {
             let lost = LedgerStats { store_errors: 1, ..LedgerStats::default() };
             self.counts.add(committed.as_ref().unwrap_or(&lost));
             self.tidings.tell(committed.as_ref().err());
+            self.shared.open.fetch_sub(answers.len() as u64, Relaxed);
             for (asked, answer) in answers.drain(..) {
                 let answer = match &committed {
                     Ok(_) => answer,
@@ -238,7 +321,7 @@ impl<S: Store> Clerk<S> {
         waiting: &mut Receiver<Job>,
         answers: &mut Vec<(Sender<Answer>, Answer)>,
     ) -> Result<LedgerStats, StoreError> {
-        let Clerk { store, retention, .. } = self;
+        let Clerk { store, retention, shared, .. } = self;
         let begun = store.begin();
         let (mut happened, mut torn) = (LedgerStats::default(), None);
         let (mut batch, mut next) = match begun {
@@ -248,11 +331,9 @@ impl<S: Store> Clerk<S> {
                 return Err(error);
             }
         };
-        while let Some(Job { once, effect, answer }) = next {
-            let outcome = match once {
-                Some(once) => have_once(&mut batch, once, effect, retention, &mut happened),
-                None => only_read(&mut batch, effect),
-            };
+        while let Some(Job { key, method, effect, answer }) = next {
+            let once = (key, method);
+            let outcome = have_once(&mut batch, once, effect, retention, &mut happened);
             answers.push((
                 answer,
                 outcome.map_err(|trouble| match trouble {
@@ -267,6 +348,10 @@ impl<S: Store> Clerk<S> {
         if let Some(error) = torn {
             return Err(error);
         }
+        // It was told that these are not had.
+        if shared.given_up.load(Relaxed) {
+            return Err(StoreError::new("its ledger has ended"));
+        }
         if happened.effects > 0 {
             batch.commit()?;
             happened.commits = 1;
@@ -279,6 +364,8 @@ impl<S: Store> Clerk<S> {
 struct Tidings {
     /// When its ledger began.
     began: std::time::Instant,
+    /// Where it is.
+    store: String,
     /// The store failed when it was last used.
     fails: bool,
     /// On a disk that is nearly full every other batch may fail.
@@ -286,19 +373,21 @@ struct Tidings {
 }
 
 impl Tidings {
-    fn new() -> Tidings {
-        Tidings { began: std::time::Instant::now(), fails: false, lines: Ration::default() }
+    fn new(store: String) -> Tidings {
+        let began = std::time::Instant::now();
+        Tidings { began, store, fails: false, lines: Ration::default() }
     }
 
     /// The store failed, or works.
     fn tell(&mut self, error: Option<&StoreError>) {
         let is_told = self.is_told(error.is_some(), Instant::EPOCH + self.began.elapsed());
+        let store = self.store.as_str();
         match error {
             Some(error) if is_told => {
-                tracing::error!(%error, "calls with keys fail until the store works again");
+                tracing::error!(store, %error, "calls with keys fail until the store works again");
             }
-            Some(error) => tracing::debug!(%error, "transactions failed"),
-            None if is_told => tracing::info!("the store of results works again"),
+            Some(error) => tracing::debug!(store, %error, "transactions failed"),
+            None if is_told => tracing::info!(store, "the store of results works again"),
             None => {}
         }
     }
@@ -324,17 +413,9 @@ impl From<StoreError> for Trouble {
     }
 }
 
-fn guarded(effect: Effect, transaction: &mut Transaction<'_>) -> Result<Vec<u8>, Trouble> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| effect(transaction)));
-    outcome.unwrap_or_else(|_| Err(failed("the effect panicked"))).map_err(Trouble::Effect)
-}
-
-fn only_read<B: Batch>(batch: &mut B, effect: Effect) -> Result<Vec<u8>, Trouble> {
-    Transaction::run(batch, |transaction| {
-        let outcome = guarded(effect, transaction);
-        transaction.forget();
-        outcome
-    })
+/// What `work` says, or, if it panics, a failure that says so.
+fn guarded<T>(panicked: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(failed(panicked)))
 }
 
 /// Has an effect and records its result, unless its key is there.
@@ -354,7 +435,9 @@ fn have_once<B: Batch>(
         happened.prevented += 1;
         return Ok(record.result.to_vec());
     }
-    let outcome = Transaction::run(batch, |transaction| guarded(effect, transaction));
+    let outcome = Transaction::run(batch, |transaction| {
+        guarded("the effect panicked", || effect(transaction)).map_err(Trouble::Effect)
+    });
     match &outcome {
         Ok(result) => {
             let record = Record { method, fingerprint: key.fingerprint, result };
@@ -436,7 +519,11 @@ fn remember(
     newest.put(batch)?;
     let mut forgotten = 0;
     for _ in 0..FORGET_AT_ONCE {
-        let Some(oldest) = batch.first(Space::Order)?.map(Place::parse).transpose()? else { break };
+        let Some(oldest) =
+            batch.next(Space::Order, Bound::Unbounded)?.map(Place::parse).transpose()?
+        else {
+            break;
+        };
         let too_many = newest.number - oldest.number >= retention.results;
         let too_large = before + length - oldest.before > retention.bytes;
         let too_old = now.saturating_sub(oldest.came) > retention.life.as_secs();
@@ -474,7 +561,7 @@ mod tests {
 
     #[test]
     fn a_store_that_fails_now_and_then_fills_no_log() {
-        let mut tidings = Tidings::new();
+        let mut tidings = Tidings::new(String::new());
         let mut told = |batch: u32| {
             let now = Instant::EPOCH + Duration::from_millis(10) * batch;
             tidings.is_told(batch.is_multiple_of(2), now)
@@ -486,7 +573,7 @@ mod tests {
 
     #[test]
     fn a_store_that_goes_on_to_fail_is_told_of_once() {
-        let mut tidings = Tidings::new();
+        let mut tidings = Tidings::new(String::new());
         let told = |fails: bool| tidings.is_told(fails, Instant::EPOCH);
         assert_eq!([false, true, true, false, false].map(told), [false, true, false, true, false]);
     }

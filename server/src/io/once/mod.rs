@@ -8,7 +8,8 @@
 //!
 //! A [`Ledger`] is the way to a [`Store`]: it runs transactions one after the other on a thread of
 //! its own, off the loops of all cores, and commits those together that came while it committed
-//! the ones before. A handler's reply leaves only when its transaction is durable.
+//! the ones before. A handler's reply leaves only when its transaction is durable. What only reads
+//! ([`Ledger::read`]) does so on another thread, and waits for no transaction.
 //!
 //! ```
 //! use bowline_protocol::{Method, MethodInfo, ServiceInfo};
@@ -34,7 +35,7 @@
 //!             let before = account.get(b"balance")?.and_then(|bytes| bytes.try_into().ok());
 //!             let after = before.map_or(0, u64::from_le_bytes) + deposit;
 //!             account.put(b"balance", &after.to_le_bytes());
-//!             Ok(after.to_le_bytes().to_vec())
+//!             Ok(after.to_le_bytes())
 //!         });
 //!         balance.await
 //!     }
@@ -49,16 +50,19 @@ mod redb;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod worker;
 
 use std::boxed::Box;
 use std::error::Error;
 use std::fmt;
+use std::ops::Bound;
+use std::string::String;
 use std::vec::Vec;
 
 pub(super) use ledger::Counts;
 pub use ledger::{Ledger, LedgerStats, Retention};
 pub use memory::Memory;
-pub use transaction::Transaction;
+pub use transaction::{Range, Transaction};
 
 #[cfg(feature = "redb")]
 pub use self::redb::Redb;
@@ -95,24 +99,44 @@ pub enum Space {
 
 /// Keeps bytes under bytes, and changes many of them at once or none.
 ///
-/// Only a ledger's thread uses it.
+/// Only a ledger's thread uses it, and another one its [`Reader`].
 pub trait Store: Send + 'static {
     /// Changes that become durable together.
     type Batch<'a>: Batch
     where
         Self: 'a;
+    /// Reads what is durable, on a thread of its own.
+    type Reader: Reader;
 
-    /// Begins a batch. Where other processes write as well, it is alone until it ends.
+    /// Begins a batch. Where other processes write as well, it is alone until it ends, and waits for
+    /// theirs: for as long as those take.
     ///
     /// # Errors
     ///
     /// The store's.
     fn begin(&mut self) -> Result<Self::Batch<'_>, StoreError>;
+
+    /// What reads beside the batches. It should wait for none that another process has under way.
+    fn reader(&self) -> Self::Reader;
+
+    /// Where it is, for those who read the log: a file's path, if it is one.
+    fn place(&self) -> String {
+        String::from("a store without a name")
+    }
 }
 
-/// Changes that become durable together, when committed; dropped, they were never made. Reads see
-/// them before. All errors are the store's.
-pub trait Batch {
+/// Reads what was committed to a store.
+pub trait Reader: Send + 'static {
+    /// Shows what was committed last, once, and as it was at one moment.
+    ///
+    /// # Errors
+    ///
+    /// The store's, which has shown nothing then.
+    fn read(&mut self, read: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError>;
+}
+
+/// What can be seen of a store. All errors are the store's.
+pub trait View {
     /// What is kept there.
     ///
     /// # Errors
@@ -120,11 +144,22 @@ pub trait Batch {
     /// The store's; so below.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Keeps something there.
+    /// The least key of those from there on, and what is kept under it.
     ///
     /// # Errors
     ///
     /// The store's.
+    fn next(&self, space: Space, from: Bound<&[u8]>) -> Result<Option<Entry>, StoreError>;
+}
+
+/// Changes that become durable together, when committed; dropped, they were never made. It sees
+/// them before. All errors are the store's.
+pub trait Batch: View {
+    /// Keeps something there.
+    ///
+    /// # Errors
+    ///
+    /// The store's; so below.
     fn put(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
     /// Keeps nothing there any more.
@@ -133,13 +168,6 @@ pub trait Batch {
     ///
     /// The store's.
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<(), StoreError>;
-
-    /// The least key, and what is kept there.
-    ///
-    /// # Errors
-    ///
-    /// The store's.
-    fn first(&self, space: Space) -> Result<Option<Entry>, StoreError>;
 
     /// The greatest key, and what is kept there.
     ///

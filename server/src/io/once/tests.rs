@@ -1,15 +1,17 @@
 //! What holds in any store, without a server around it.
 
 use std::format;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use std::vec::Vec;
 
 use bowline_protocol::options::Key;
 use bowline_protocol::{Method, Status};
-use bowline_runtime::{Runtime, spawn, yield_now};
+use bowline_runtime::{Runtime, spawn, timeout, yield_now};
 
-use super::{Batch, Ledger, Memory, Retention, Space, Store, Transaction};
+use super::{
+    Batch, Ledger, Memory, Reader, Retention, Space, Store, StoreError, Transaction, View,
+};
 use crate::io::Failure;
 
 const METHOD: Method = Method(1);
@@ -63,9 +65,9 @@ fn another_method_or_payload_under_the_same_key_is_refused() {
 fn an_effect_that_fails_or_panics_leaves_nothing_and_may_be_tried_again() {
     run(async || {
         let ledger = Ledger::in_memory();
-        let fails = |data: &mut Transaction<'_>| next(data).and(Err(Failure::app(3)));
+        let fails = |data: &mut Transaction<'_>| next(data).and(Err::<Vec<u8>, _>(Failure::app(3)));
         assert_eq!(ledger.once(key(1), METHOD, fails).await, Err(Failure::app(3)));
-        let panics = |data: &mut Transaction<'_>| {
+        let panics = |data: &mut Transaction<'_>| -> Result<Vec<u8>, Failure> {
             data.put(b"n", &[9]);
             panic!("as the test wants it")
         };
@@ -180,4 +182,117 @@ fn changes_that_are_not_committed_were_never_made() {
     assert_eq!(batch.get(Space::Effects, b"a").unwrap(), Some(b"1".to_vec()));
     assert_eq!(batch.get(Space::Effects, b"b").unwrap(), None);
     assert!(format!("{batch:?}").contains("Changes"));
+}
+
+/// A store in which another process has a transaction under way until the gate is gone.
+struct Held {
+    memory: Memory,
+    gate: Receiver<()>,
+    begins: Sender<()>,
+}
+
+impl Store for Held {
+    type Batch<'a> = <Memory as Store>::Batch<'a>;
+    type Reader = Memory;
+
+    fn begin(&mut self) -> Result<Self::Batch<'_>, StoreError> {
+        self.begins.send(()).map_err(StoreError::new)?;
+        let _ = self.gate.recv();
+        self.memory.begin()
+    }
+
+    fn reader(&self) -> Memory {
+        self.memory.reader()
+    }
+}
+
+/// Much longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A ledger on such a store, which waits for a moment at its end; the memory; what opens the store;
+/// what tells when a transaction wants to begin, and ends when the store is gone.
+fn held() -> (Ledger, Memory, Sender<()>, Receiver<()>) {
+    let (memory, (open, gate), (begins, begun)) = (of_1970(), channel(), channel());
+    let reader = memory.reader();
+    let store = Held { memory, gate, begins };
+    let ledger = Ledger::open_patiently(store, Retention::default(), Duration::from_millis(1));
+    (ledger.unwrap(), reader, open, begun)
+}
+
+#[test]
+fn who_only_reads_waits_for_no_transaction() {
+    let (ledger, _, open, begun) = held();
+    run(async || {
+        let writer = ledger.clone();
+        let write = spawn(async move { writer.once(key(2), METHOD, next).await });
+        yield_now().await;
+        begun.recv_timeout(LONG).unwrap();
+        let read = timeout(LONG, number(&ledger)).await;
+        assert_eq!(read.expect("it waits for the transaction"), []);
+        drop(open);
+        assert_eq!(write.await.unwrap().unwrap(), [1]);
+        assert_eq!(number(&ledger).await, [1]);
+    });
+}
+
+#[test]
+fn a_ledger_ends_though_its_store_stands_still_and_then_has_no_effect_any_more() {
+    let (ledger, mut memory, open, begun) = held();
+    run(async || {
+        let writer = ledger.clone();
+        drop(spawn(async move { writer.once(key(2), METHOD, next).await }));
+        yield_now().await;
+        begun.recv_timeout(LONG).unwrap();
+    });
+    let (ended, end) = channel();
+    drop(std::thread::spawn(move || {
+        drop(ledger);
+        ended.send(())
+    }));
+    end.recv_timeout(LONG).expect("it waits for its store");
+    drop(open);
+    // The store goes when its thread has ended.
+    assert_eq!(begun.recv_timeout(LONG), Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+    memory.read(&mut |view| assert_eq!(view.get(Space::Effects, b"n").unwrap(), None)).unwrap();
+}
+
+#[test]
+fn a_read_that_panics_is_answered_and_so_is_the_next() {
+    run(async || {
+        let ledger = Ledger::in_memory();
+        let panics =
+            |_: &Transaction<'_>| -> Result<(), Failure> { panic!("as the test wants it") };
+        let failed = ledger.read(panics).await.unwrap_err();
+        assert_eq!(format!("{failed}"), "Failed: the read panicked");
+        assert_eq!(ledger.read(|_| Ok(7_u64)).await, Ok(7));
+    });
+}
+
+#[test]
+fn a_range_has_what_is_kept_and_written_in_order_and_not_what_is_removed() {
+    let mut memory = Memory::default();
+    let mut batch = memory.begin().unwrap();
+    for key in ["a", "c", "d", "e"] {
+        batch.put(Space::Effects, key.as_bytes(), b"kept").unwrap();
+    }
+    let seen = Transaction::run(&mut batch, |data| {
+        for key in ["b", "d", "f"] {
+            data.put(key.as_bytes(), b"new");
+        }
+        for key in ["c", "e", "none"] {
+            data.remove(key.as_bytes());
+        }
+        let of = |entry: Result<_, StoreError>| {
+            let (key, value): (Vec<u8>, Vec<u8>) = entry.unwrap();
+            format!("{} {}", key.escape_ascii(), value.escape_ascii())
+        };
+        let all: Vec<_> = data.range::<&[u8]>(..).map(of).collect();
+        let some: Vec<_> = data.range("b"..="d").map(of).collect();
+        let few: Vec<_> = data.range("a".."b").map(of).collect();
+        let none = data.range("b".."a").count();
+        Ok::<_, StoreError>((all, some, few, none))
+    });
+    let (all, some, few, none) = seen.unwrap();
+    assert_eq!(all, ["a kept", "b new", "d new", "f new"]);
+    assert_eq!((some, few, none), (all[1..3].to_vec(), all[..1].to_vec(), 0));
 }
