@@ -136,9 +136,12 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Overloaded => "the replicas are overloaded",
             ErrorKind::Shed => "the replicas could not meet the deadline",
             ErrorKind::NoSuchMethod => "the service has no such method",
-            ErrorKind::BadRequest => "the server refused the request as malformed",
+            ErrorKind::BadRequest => "the server refused the request",
             ErrorKind::Failed => "the handler failed",
-            ErrorKind::Stale => "no replica is known to be as fresh as was asked for",
+            ErrorKind::Stale => {
+                "no replica is known to be as fresh as was asked for (where a service never says how fresh \
+                 its replies are, none is)"
+            }
             ErrorKind::Invalid => "the reply is not one that the caller accepts",
             ErrorKind::App(number) => {
                 return write!(f, "the service answered with its error {number}");
@@ -158,6 +161,8 @@ impl fmt::Display for Error {
         self.kind.fmt(f)?;
         f.write_str(match self.executed {
             Executed::No => " (it did not run)",
+            // Its handler looked at it, and did nothing of it.
+            Executed::Yes if self.kind == ErrorKind::BadRequest => " (its handler did)",
             Executed::Yes => " (it ran)",
             Executed::Unknown => " (it may have run)",
         })?;

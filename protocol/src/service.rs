@@ -57,7 +57,7 @@ pub use codec::Postcard;
 #[cfg(feature = "prost")]
 pub use codec::Prost;
 pub use codec::{Codec, CodecError, Raw};
-pub use methods::{Known, Methods, Mismatch};
+pub use methods::{Known, Methods, Mismatch, Promises};
 pub use typed::{
     Caller, Dispatch, HandleMethod, ServiceError, TypedMethod, VisitMethod, WithReply, answer, call,
 };

@@ -124,7 +124,9 @@ impl Call {
     /// Its result has to be of this version at least: of one's own last write, say, of which
     /// [`Reply::version`] told. Replicas that are known to be behind are asked only for want of others;
     /// a reply that is not as fresh, or does not say so, is none, whichever copy it answers. If there is
-    /// no other, the call fails as [stale](bowline_protocol::ErrorKind::Stale).
+    /// no other, the call fails as [stale](bowline_protocol::ErrorKind::Stale): so do all, where the
+    /// service never says how fresh it is. It says so by `Service::freshness` (a declared one by
+    /// `Holding`), or reply by reply by `Context::date_reply`, as whatever writes has to.
     pub fn at_least(self, version: u64) -> Call {
         self.fresh(Freshness::version(version))
     }

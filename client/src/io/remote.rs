@@ -21,7 +21,7 @@ use super::call::{Call, Calling};
 use super::client::Client;
 use super::config::{Config, ConnectError};
 use super::numbers::{Numbers, Snapshot};
-use super::reply::{Failure, Reply, version, write_error};
+use super::reply::{Failure, Reply, debug_failure, version, write_error};
 use super::shell::Answer;
 use crate::core::{Counters, Outcome};
 
@@ -69,7 +69,7 @@ pub struct RemoteReply {
 }
 
 /// A call that failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct RemoteFailure {
     /// What happened, whether it ran, and whether it is worth asking again.
     pub error: Error,
@@ -102,6 +102,13 @@ impl AsRef<[u8]> for RemoteReply {
 impl fmt::Display for RemoteFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, &self.error, &self.payload)
+    }
+}
+
+/// As `main` prints what it returns: with what was said of the error.
+impl fmt::Debug for RemoteFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_failure(f, "RemoteFailure", self, &self.payload, self.outcome.as_ref())
     }
 }
 

@@ -69,7 +69,6 @@ pub(super) fn version(fresh: Option<Freshness>) -> Option<u64> {
 }
 
 /// A call that failed.
-#[derive(Debug)]
 pub struct Failure {
     pub(super) error: Error,
     pub(super) payload: Option<Payload>,
@@ -104,6 +103,31 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_error(f, &self.error, self.payload())
     }
+}
+
+/// As `main` prints what it returns: with what was said of the error.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_failure(f, "Failure", self, self.payload(), self.outcome())
+    }
+}
+
+/// A failure in its own words, and what it took. The bytes of a service's own error are shown if they are
+/// a line of text.
+pub(super) fn debug_failure(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    failure: &dyn fmt::Display,
+    payload: &[u8],
+    outcome: Option<&Outcome>,
+) -> fmt::Result {
+    let mut fields = f.debug_struct(name);
+    fields.field("error", &format_args!("{failure}"));
+    match words(payload) {
+        Some(line) => fields.field("payload", &line),
+        None => fields.field("payload", &format_args!("{} bytes", payload.len())),
+    };
+    fields.field("outcome", &outcome).finish()
 }
 
 /// An error, and what is said of it: by this side, or by the server, if it is of those of which servers

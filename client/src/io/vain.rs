@@ -24,7 +24,7 @@ fn all(config: &Config) -> impl Iterator<Item = String> {
         let found = [one_copy(config, *method, of), no_time(of)];
         found.into_iter().flatten().map(move |why| format!("method {named}: {why}"))
     });
-    unknown.chain(of_methods).chain(all_reserved(config))
+    unknown.chain(of_methods).chain(all_reserved(config)).chain(no_results(config))
 }
 
 fn name(config: &Config, method: Method) -> String {
@@ -54,7 +54,7 @@ fn one_copy(config: &Config, method: Method, of: &MethodConfig) -> Option<String
         }
         Some(MethodInfo { idempotent: false, keyed: true, .. }) if !shares_results(config) => {
             "only a key protects it, and no two replicas share a store of results: let those that do \
-             say the same `results`"
+             say the same `results` here, and be told of it (their server's `shared_results`)"
                 .to_owned()
         }
         _ => return None,
@@ -87,6 +87,17 @@ fn no_time(of: &MethodConfig) -> Option<String> {
             of.deadline
         )
     })
+}
+
+/// Stores of results are named, and the service keeps none.
+fn no_results(config: &Config) -> Option<String> {
+    let service = config.service.filter(|it| it.methods.iter().all(|method| !method.keyed))?;
+    let replica = config.replicas.iter().find(|replica| replica.results.is_some())?;
+    Some(format!(
+        "replica {} has results, but {:?} has no method that is keyed: declare those so whose results its \
+         store keeps, or leave results out",
+        replica.id, service.name
+    ))
 }
 
 /// Of no deadline what is to be kept back is kept back.
@@ -138,7 +149,7 @@ mod tests {
         let apart = || config(["a", "b", "c"]);
         for (method, cure) in [
             (2, "does not declare it duplicable: declare it so, or its policy none"),
-            (3, "let those that do say the same `results`, or its policy none"),
+            (3, "be told of it (their server's `shared_results`), or its policy none"),
             (4, "neither idempotent nor keyed: declare what it is, or its policy none"),
         ] {
             for policy in [Policy::tied(), Policy::hedged()] {
@@ -168,6 +179,18 @@ mod tests {
         assert_eq!(told(set, 3, of(Policy::tied())), nothing);
         let unknown = Config { service: None, ..config(["a", "b", "c"]) };
         assert_eq!(told(unknown, 3, of(Policy::tied())), nothing, "its calls say what they are");
+    }
+
+    #[test]
+    fn a_store_of_results_of_a_service_that_keeps_none_is_named_with_the_cure() {
+        let mut config = config(["a", "a", "a"]).service(ServiceInfo::new("bank", &METHODS[..2]));
+        let found: Vec<_> = all(&config).collect();
+        assert!(
+            found.len() == 1 && found[0].starts_with("replica 1 has results, but "),
+            "{found:?}"
+        );
+        config.replicas.iter_mut().for_each(|replica| replica.results = None);
+        assert_eq!(all(&config).count(), 0);
     }
 
     #[test]

@@ -107,6 +107,11 @@ fn a_failure_tells_what_happened_and_brings_the_services_payload() {
         world.servers.iter().for_each(|server| server.answer.set(Answer::Fail(Status::Failed)));
         let failure = world.client.call(READ, b"x").deadline(DEADLINE).await.unwrap_err();
         assert_eq!(failure.to_string(), "the handler failed (it ran): why");
+        let shown = format!("{failure:?}");
+        assert!(
+            shown.starts_with("Failure { error: the handler failed (it ran): why, "),
+            "{shown}"
+        );
     });
 }
 

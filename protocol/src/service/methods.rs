@@ -64,10 +64,40 @@ pub enum Mismatch {
         /// The number there.
         theirs: Method,
     },
-    /// One side holds that running it twice does no harm, or that it may be duplicated; the other
-    /// does not.
-    #[error("{0:?} may be run twice for one side, and not for the other")]
-    Promise(String),
+    /// One side promises something of it that the other does not.
+    #[error("{name:?} is {theirs} there and {ours} here; declare it alike on both sides")]
+    Promise {
+        /// The method's name.
+        name: String,
+        /// What is promised here.
+        ours: Promises,
+        /// What is promised there.
+        theirs: Promises,
+    },
+}
+
+/// What two sides compare of what they promise of a method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promises {
+    /// As [`Known::idempotent`].
+    pub idempotent: bool,
+    /// As [`Known::duplicable`].
+    pub duplicable: bool,
+    /// As [`Known::keyed`].
+    pub keyed: bool,
+}
+
+impl fmt::Display for Promises {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (self.idempotent, "idempotent"),
+            (self.keyed, "keyed"),
+            (self.duplicable, "duplicable"),
+        ];
+        let mut said = all.iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what);
+        f.write_str(said.next().unwrap_or(&"nothing of that (idempotent, keyed, duplicable)"))?;
+        said.try_for_each(|what| write!(f, " and {what}"))
+    }
 }
 
 impl Methods {
@@ -125,8 +155,9 @@ impl Methods {
         })
     }
 
-    /// Whether both sides mean the same wherever both know a number or a name. A method that only
-    /// one side knows is no mismatch: a call of it is answered with "no such method".
+    /// Whether both sides mean the same wherever both know a number or a name, and promise the same of
+    /// it (which payloads may be duplicated, and what may be interrupted, each side knows for itself).
+    /// A method that only one side knows is no mismatch: a call of it is answered with "no such method".
     ///
     /// # Errors
     ///
@@ -142,6 +173,12 @@ impl Methods {
 }
 
 impl Known<'_> {
+    /// What is promised of it.
+    pub const fn promises(&self) -> Promises {
+        let Known { idempotent, duplicable, keyed, .. } = *self;
+        Promises { idempotent, duplicable, keyed }
+    }
+
     fn check(self, theirs: Known<'_>) -> Result<(), Mismatch> {
         match (self.number == theirs.number, self.name == theirs.name) {
             (false, false) => Ok(()),
@@ -155,7 +192,11 @@ impl Known<'_> {
                 ours: self.number,
                 theirs: theirs.number,
             }),
-            (true, true) if self != theirs => Err(Mismatch::Promise(self.name.into())),
+            (true, true) if self != theirs => Err(Mismatch::Promise {
+                name: self.name.into(),
+                ours: self.promises(),
+                theirs: theirs.promises(),
+            }),
             (true, true) => Ok(()),
         }
     }

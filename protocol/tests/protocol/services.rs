@@ -193,9 +193,17 @@ fn services_that_grew_apart_are_told_by_name_and_one_that_only_grew_is_not() {
         check("words", const { &[MethodInfo::new(Method(2), "put")] }),
         Err(Mismatch::Number { name: "put".into(), ours: Method(4), theirs: Method(2) })
     );
+    let put = const { &[MethodInfo::new(Method(4), "put").keyed().duplicable(9)] };
     assert_eq!(
-        check("words", const { &[MethodInfo::new(Method(4), "put").idempotent()] }),
-        Err(Mismatch::Promise("put".into()))
+        check("words", put).unwrap_err().to_string(),
+        "\"put\" is keyed and duplicable there and nothing of that (idempotent, keyed, duplicable) \
+         here; declare it alike on both sides"
+    );
+    let get = const { &[MethodInfo::new(Method(1), "get").idempotent()] };
+    assert_eq!(
+        check("words", get).unwrap_err().to_string(),
+        "\"get\" is idempotent there and idempotent and duplicable here; declare it alike on both \
+         sides"
     );
 }
 

@@ -149,7 +149,8 @@ impl<P> Core<P> {
                 &mut self.stats.rejected_not_idempotent,
                 Status::BadRequest,
                 "this method must not run twice, so it can't be tied or hedged (a keyed one could, \
-                 with a key, at replicas that share a store of results)",
+                 with a key, at replicas that share a store of results, and whose servers are told \
+                 so: `Builder::shared_results`)",
             ),
             Unfit::Duplicate => (
                 &mut self.stats.rejected_duplicate,

@@ -426,7 +426,8 @@ impl Builder {
     }
 
     /// All replicas keep the results of their keyed methods in one store: so calls of those methods
-    /// may be tied and hedged, when they have a key. Default: no.
+    /// may be tied and hedged, when they have a key, by clients that say the same `results` of these
+    /// replicas. Both have to be told: a server that is not refuses such copies. Default: no.
     #[must_use]
     pub fn shared_results(mut self, shared: bool) -> Builder {
         self.shared_results = shared;

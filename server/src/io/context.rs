@@ -17,6 +17,10 @@ use super::service::Failure;
 use super::tally::Row;
 use crate::core::{CopyKey, Start, StopReason};
 
+/// What is said to a call that is to have an effect once and has no key.
+const NO_KEY: &str = "the call has no key, and this method has its effect once for each: give it one \
+                      (`Call::key`), and the same one when asking again; nothing was done";
+
 /// Which of a call's copies one is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -143,7 +147,7 @@ impl Context {
     ) -> Result<Vec<u8>, Failure> {
         match self.key() {
             Some(key) => ledger.once(key, self.method(), effect).await,
-            None => Err(Failure::bad_request("this method has its effect once, and wants a key")),
+            None => Err(Failure::bad_request(NO_KEY)),
         }
     }
 

@@ -42,6 +42,7 @@ mod stats;
 mod tally;
 mod tasks;
 mod typed;
+mod vain;
 
 pub use bowline_runtime::payload::Payload;
 pub use builder::{Builder, Limits, ServeError};

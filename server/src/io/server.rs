@@ -31,7 +31,7 @@ use super::signals::{checked, hurry_when_told_again};
 use super::spans::Spans;
 use super::stats::Snapshot;
 use super::tally::Rows;
-use super::{cures, mesh, tasks};
+use super::{cures, mesh, tasks, vain};
 use crate::core::{Config, Core, Histograms, MethodRule};
 
 /// What else a process has open: its standard streams, a page of metrics, some files.
@@ -416,6 +416,7 @@ where
         served = Some(service);
     }
     let service = served.ok_or(ServeError::NoCores)?;
+    vain::tell(&service, builder.shared_results);
     let Builder { replica, zone, ledger, .. } = builder;
     let about = About { replica, zone, service, ledger };
     let control = Control { cores: cores.into(), about: Arc::new(about) };
