@@ -21,7 +21,7 @@ use signal_hook::consts::SIGHUP;
 use tracing::{info, warn};
 
 use super::config::{Config, ConnectError, Replica};
-use super::file::{FileError, Found, find_set, resolve};
+use super::file::{FileError, Found, find_set, line_of_idempotent, resolve};
 use super::live::Live;
 
 /// How often is looked.
@@ -48,8 +48,15 @@ pub enum WatchError {
     #[error(transparent)]
     File(#[from] FileError),
     /// What it says can't be had.
-    #[error(transparent)]
-    Config(#[from] ConnectError),
+    #[error("{path}: {}{error}", line.map_or(String::new(), |line| format!("line {line}: ")))]
+    Config {
+        /// Which file.
+        path: String,
+        /// Where it says so, from 1, if that is one place.
+        line: Option<usize>,
+        /// What is wrong.
+        error: ConnectError,
+    },
     /// There can be no thread, or no handler for the signal.
     #[error("the file can't be watched: {0}")]
     System(#[from] std::io::Error),
@@ -86,7 +93,8 @@ impl Live {
         adapt: impl Fn(Config) -> Config + Send + 'static,
     ) -> Result<(Live, Watch), WatchError> {
         let mut source = Source::new(path.into(), watch.resolve);
-        let live = Live::new(adapt(source.read(&[])?))?;
+        let live =
+            Live::new(adapt(source.read(&[])?)).map_err(|error| located(&source.path, error))?;
         let shared = Arc::new(Shared::default());
         let signal = signal_hook::flag::register(SIGHUP, shared.signalled.clone())?;
         let (of, target) = (shared.clone(), live.clone());
@@ -94,7 +102,8 @@ impl Live {
             while !of.stop.load(Relaxed) {
                 thread::park_timeout(watch.look);
                 let told = of.signalled.swap(false, Relaxed);
-                of.take(source.next(told, &target.config()), &target, &adapt);
+                let found = source.next(told, &target.config());
+                of.take(found, &source.path, &target, &adapt);
             }
         };
         let thread = thread::Builder::new().name("bowline-config".to_owned()).spawn(watching)?;
@@ -126,16 +135,27 @@ impl Drop for Watch {
     }
 }
 
+/// With the file that says what can't be had, and the line if it is one setting.
+fn located(path: &Path, error: ConnectError) -> WatchError {
+    let line = match error {
+        ConnectError::NotIdempotent { method, .. } => line_of_idempotent(path, method),
+        _ => None,
+    };
+    WatchError::Config { path: path.display().to_string(), line, error }
+}
+
 impl Shared {
     fn take(
         &self,
         found: Option<Result<Config, FileError>>,
+        path: &Path,
         live: &Live,
         adapt: impl Fn(Config) -> Config,
     ) {
         let Some(found) = found else { return };
         let set = found.map_err(WatchError::from);
-        match set.and_then(|config| live.set(adapt(config)).map_err(WatchError::from)) {
+        let put = |config| live.set(adapt(config)).map_err(|error| located(path, error));
+        match set.and_then(put) {
             Ok(()) => {
                 self.loaded.fetch_add(1, Relaxed);
                 info!(generation = live.generation(), "the configuration was loaded");
@@ -256,6 +276,8 @@ fn renew_sets(
 
 #[cfg(test)]
 mod tests {
+    use bowline_protocol::{Method, MethodInfo, ServiceInfo};
+
     use super::*;
 
     fn written(port: u16) -> String {
@@ -303,11 +325,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_service_does_not_have_so_is_told_with_its_file_and_line() {
+        const METHODS: &[MethodInfo] = &[MethodInfo::new(Method(3), "pay").keyed()];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("replicas.toml");
+        let methods = "[[method]]
+id = 4
+idempotent = true
+[[method]]
+id = 3
+idempotent = true
+";
+        fs::write(&path, format!("{}{methods}", written(7000))).unwrap();
+        let of = |config: Config| config.service(ServiceInfo::new("bank", METHODS));
+        let refused = Live::watch(&path, WatchConfig::default(), of).err().unwrap().to_string();
+        let line = 6 + written(7000).lines().count();
+        let expected = format!("{}: line {line}: method 3 (\"pay\") is set to be", path.display());
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+
+    #[test]
     fn what_is_wrong_or_gone_changes_nothing_and_is_counted_once() {
         let (_folder, path, mut source, config) = source(&written(7000));
         let (shared, live) = (Shared::default(), Live::new(config.clone()).unwrap());
         let look = |source: &mut Source| {
-            shared.take(settled(source, &config), &live, |config| config);
+            shared.take(settled(source, &config), &path, &live, |config| config);
             (shared.loaded.load(Relaxed), shared.refused.load(Relaxed))
         };
         fs::write(&path, "[[replica]]\nid = 70000\n").unwrap();

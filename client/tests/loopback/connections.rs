@@ -1,7 +1,7 @@
 //! Connections that break, come back, or never were.
 
 use std::future::IntoFuture;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline_client::io::{Live, MethodConfig};
 use bowline_client::{Client, Config, ConnectError, Replica};
@@ -9,6 +9,7 @@ use bowline_protocol::{
     Attempt, Ended, ErrorKind, Features, Frame, GoAway, How, Load, Method, MethodInfo, ReplicaId,
     ServiceInfo,
 };
+use bowline_runtime::exposition::Exposition;
 use bowline_runtime::{JoinHandle, spawn, yield_now};
 
 use crate::server::{Answer, LONG, READ, Server, World, config, run, tied};
@@ -167,6 +168,23 @@ fn without_any_replica_the_error_says_who_failed_and_why() {
         // As `main` prints what it returns.
         let text = format!("{error:?}");
         assert!(text.contains("replica 1") && text.contains("refused"), "{text}");
+    });
+}
+
+#[test]
+fn who_dials_a_page_of_metrics_is_told_what_it_is_and_where_to_dial() {
+    let page = Exposition::serve("127.0.0.1:0".parse().unwrap(), |_| String::new()).unwrap();
+    run(async {
+        let mut config = Config::new([Replica::new(1, page.address())]);
+        // However long it takes until its answer was read.
+        let mut told = String::new();
+        let end = Instant::now() + LONG;
+        while !told.contains("it answers as an HTTP server does") {
+            assert!(Instant::now() < end, "{told}");
+            config.connect_wait = Duration::from_millis(500);
+            told = Client::connect(config.clone()).await.err().unwrap().to_string();
+        }
+        assert!(told.contains("take the one that the replica serves at"), "{told}");
     });
 }
 

@@ -16,6 +16,12 @@ pub enum WireError {
         /// What its bytes give.
         expected: u32,
     },
+    /// What came is the answer of an HTTP server, as a page of metrics has one.
+    #[error(
+        "it answers as an HTTP server does: a port of metrics, perhaps, or a proxy's; take the one that the \
+         replica serves at"
+    )]
+    Http,
     /// The payload was damaged on its way.
     #[error("the payload's checksum of a frame ({frame}) is {found:#010x}, not {expected:#010x}")]
     PayloadChecksum {

@@ -145,6 +145,9 @@ impl Header {
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
         let (found, expected) = (u32_at(0), checksum(&bytes[4..]));
         if found != expected {
+            if bytes.starts_with(b"HTTP/") {
+                return Err(WireError::Http);
+            }
             return Err(WireError::HeaderChecksum { frame: name(bytes[5]), found, expected });
         }
         if bytes[4] != VERSION {

@@ -243,6 +243,8 @@ fn of_unknown_flags_the_lower_half_ends_the_connection_and_the_upper_says_nothin
 fn another_version_is_named() {
     let bytes = sealed(3, b"", |bytes| bytes[4] = 9);
     assert_eq!(codec::decode(&bytes, LIMIT), Err(WireError::Version(9)));
+    let page = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(codec::decode(page, LIMIT), Err(WireError::Http));
 }
 
 #[test]

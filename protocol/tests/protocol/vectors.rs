@@ -204,6 +204,7 @@ fn describe(frame: &Frame<'_>) -> String {
 fn describe_error(error: WireError) -> &'static str {
     match error {
         WireError::HeaderChecksum { .. } => "error header-checksum",
+        WireError::Http => "error http",
         WireError::PayloadChecksum { .. } => "error payload-checksum",
         WireError::Unsummed { .. } => "error unsummed",
         WireError::Version(_) => "error version",

@@ -37,7 +37,7 @@
 //!     id = 2
 //!     address = "10.0.0.2:7000"
 //!     domain = "rack b"
-//!     results = "ledger 1"        # the store of results of keyed methods, if it is shared
+//!     results = "ledger 1"        # where it keeps keyed results, if it shares that; its server is told, too
 //!     zone = "b"                  # asked after those of the client's own (zone = .. at the top)
 //!     region = "south"            # of other regions than the client's own (at the top, too): last
 //!     weight = 2                  # has twice as much to do
@@ -104,6 +104,7 @@ mod resolve;
 mod span;
 #[cfg(feature = "srv")]
 mod srv;
+mod words;
 mod written;
 
 use std::fmt;
@@ -164,11 +165,21 @@ fn write_within(path: &str, error: &FileError, f: &mut fmt::Formatter<'_>) -> fm
 
 fn write_syntax(line: &usize, error: &toml::de::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if f.alternate() {
-        return write!(f, "{}", error.to_string().trim_end());
+        let shown = error.to_string().replace(error.message(), &words::plain(error.message()));
+        return write!(f, "{}", shown.trim_end());
     }
     // An event of a log is one line.
-    let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
+    let message = words::plain(error.message());
+    let lines: Vec<&str> = message.lines().map(str::trim).collect();
     write!(f, "line {line}: {}", lines.join(", "))
+}
+
+/// The line on which this file says that the method is idempotent, if it can still be read and does.
+pub(super) fn line_of_idempotent(path: &Path, method: Method) -> Option<usize> {
+    let text = text_of(path).ok()?;
+    let written: Written = toml::from_str(&text).ok()?;
+    let n = written.method.iter().position(|it| it.idempotent && it.id == method.0)?;
+    Some(line_of(&text, &[Step::Key("method"), Step::Item(n), Step::Key("idempotent")]))
 }
 
 /// A file is no larger than that.

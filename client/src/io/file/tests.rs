@@ -158,6 +158,41 @@ fn what_is_of_another_kind_is_told_what_it_may_be_in_the_file_s_own_words() {
     assert!(error(&format!("{method}tie = true")).contains("{ stagger = \"100us\" }"));
 }
 
+#[test]
+fn a_value_of_the_wrong_kind_is_told_in_plain_words_with_its_line_and_an_example() {
+    for (text, expected) in [
+        ("id = \"read\"", "string \"read\", expected a whole number from 0 to 65535, such as 1"),
+        ("id = 70_000", "integer `70000`, expected a whole number from 0 to 65535, such as 1"),
+        ("id = 1\nclass = 256", "integer `256`, expected a whole number from 0 to 255, such as 1"),
+        ("id = 1\nidempotent = 1", "integer `1`, expected true or false"),
+        (
+            "id = 1\nbudget = { burst = 0.5 }",
+            "expected a whole number from 0 to 4294967295, such as 1000",
+        ),
+        (
+            "id = 1\nbudget = { fraction = \"2 %\" }",
+            "string \"2 %\", expected a number such as 0.5",
+        ),
+        ("id = 1\nreplies = { good = 5 }", "integer `5`, expected a list such as [1, 2]"),
+        (
+            "id = 1\npolicy = \"tied\"",
+            "tied where it has `tie = {}`, hedged where it has `hedge = {}`, and both where it has both",
+        ),
+    ] {
+        let found = error(&format!("[[method]]\n{text}\n"));
+        let line = 4 + text.lines().count();
+        assert!(
+            found.starts_with(&format!("line {line}: ")) && found.ends_with(expected),
+            "{found}"
+        );
+        // As `main` prints it.
+        let shown = Config::from_toml(&format!("{REPLICA}[[method]]\n{text}\n")).unwrap_err();
+        assert!(format!("{shown:?}").contains(expected), "{shown:?}");
+    }
+    let found = error("zone = 1\n");
+    assert!(found.ends_with("integer `1`, expected text in quotes"), "{found}");
+}
+
 /// A file with these settings of the whole before its replica.
 fn read_first(text: &str) -> Result<Config, FileError> {
     Config::from_toml(&format!("{text}{REPLICA}"))

@@ -180,7 +180,7 @@ pub(super) struct WrittenMethod {
     pub(super) id: u16,
     pub(super) class: Option<u8>,
     #[serde(default)]
-    idempotent: bool,
+    pub(super) idempotent: bool,
     deadline: Option<Span>,
     max_staleness: Option<Span>,
     max_attempts: Option<u8>,
