@@ -78,6 +78,23 @@ pub struct Peer {
     pub features: Features,
 }
 
+impl Peer {
+    /// The largest payload that it takes, in bytes, whatever options go with it. Up to that
+    /// [`Outbox::fits`] has nothing to say.
+    pub fn largest(&self) -> u32 {
+        let Peer { takes, features } = *self;
+        let whole = match features.has(Features::OPTIONS) {
+            true => takes.frame.saturating_sub(options::MAX_LEN as u32),
+            false => takes.frame,
+        };
+        match features.has(Features::OPTIONS.with(Features::SEGMENTS)) {
+            true if takes.frame >= LEAST_FRAME => takes.payload,
+            true => whole.min(takes.payload),
+            false => whole,
+        }
+    }
+}
+
 /// Why a payload can't be sent to the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unsendable {

@@ -50,6 +50,8 @@ pub(crate) struct Copied {
     pub(crate) tied: bool,
     /// The replica did not serve the call: it is not asked again.
     pub(crate) failed: bool,
+    /// The replica said that it has no such method.
+    pub(crate) lacks_method: bool,
     /// Its start was seen.
     pub(crate) executed: bool,
     /// Its start was relayed.
@@ -72,6 +74,7 @@ impl Copied {
         promise: None,
         tied: false,
         failed: false,
+        lacks_method: false,
         executed: false,
         relayed: false,
         sent: Instant::EPOCH,

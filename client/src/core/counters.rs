@@ -134,7 +134,8 @@ pub struct Denied {
     pub method_no_token: u64,
     /// Too many extra copies of the method were outstanding.
     pub method_outstanding: u64,
-    /// There was no other replica to send it to.
+    /// There was no other replica to send it to: none that is connected, allows it, has room, and is not
+    /// known to be behind what the call demands.
     pub no_candidate: u64,
     /// Too little of the deadline was left.
     pub too_late: u64,

@@ -79,9 +79,11 @@ impl Line {
     ) -> bool {
         let understood = self.peer.features.has(Features::OPTIONS);
         let options = if understood { options } else { &OptionSet::NONE };
-        let segments = understood && self.peer.features.has(Features::SEGMENTS);
+        if payload.len() > self.largest_request() as usize {
+            return false;
+        }
         let mut taken = true;
-        if segments && payload.len() > SEGMENT as usize {
+        if self.goes_in_segments(payload.len()) {
             let mut outbox = self.outbox.borrow_mut();
             taken = outbox.push_request(request, options, payload.clone(), &self.peer, now).is_ok();
             drop(outbox);
@@ -97,6 +99,14 @@ impl Line {
             self.busy.notify();
         }
         taken
+    }
+
+    /// Whether a request of so many bytes is sent in pieces, if the replica takes it: where it is longer
+    /// than one of those, or than a frame may be there.
+    fn goes_in_segments(&self, length: usize) -> bool {
+        let whole = self.peer.takes.frame.saturating_sub(options::MAX_LEN as u32).min(SEGMENT);
+        let understood = self.peer.features.has(Features::OPTIONS.with(Features::SEGMENTS));
+        understood && length > whole as usize
     }
 
     /// Sends a cancel. If nothing of its copy's request had left, neither does the cancel, and the copy
@@ -158,12 +168,7 @@ impl Line {
 
     /// The largest payload that the replica takes, in bytes, whatever options go with it.
     pub(super) fn largest_request(&self) -> u32 {
-        let options = self.peer.features.has(Features::OPTIONS);
-        if options && self.peer.features.has(Features::SEGMENTS) {
-            return self.peer.takes.payload;
-        }
-        let room = if options { options::MAX_LEN as u32 } else { 0 };
-        self.peer.takes.frame.saturating_sub(room)
+        self.peer.largest()
     }
 }
 
@@ -171,6 +176,7 @@ impl Line {
 mod tests {
     use std::rc::Rc;
 
+    use bowline_protocol::options::TrafficClass;
     use bowline_protocol::{
         Arrived, Attempt, Cause, ClientId, Load, Method, Reply, Segment, Seq, Status, Takes, Twin,
     };
@@ -193,15 +199,19 @@ mod tests {
 
     /// Runs a line to nobody, which takes replies of up to a mebibyte.
     fn with_line(test: impl FnOnce(&Line)) {
+        let takes = Takes { frame: 1 << 20, payload: 8 << 20 };
+        let features = Features::OPTIONS.with(Features::SEGMENTS);
+        with_line_to(Peer { takes, features }, test);
+    }
+
+    fn with_line_to(peer: Peer, test: impl FnOnce(&Line)) {
         Runtime::builder().build().unwrap().block_on(async {
             let any = "127.0.0.1:0".parse().unwrap();
             let listener = TcpListener::bind(any, ListenOptions::default()).unwrap();
             let address = listener.local_addr().unwrap();
             let stream = TcpStream::connect(address, Duration::from_secs(60)).await.unwrap();
-            let takes = Takes { frame: 1 << 20, payload: 8 << 20 };
-            let features = Features::OPTIONS.with(Features::SEGMENTS);
             let assembly = Assembly::new(1 << 20, 1 << 20);
-            test(&Line::new(stream, Peer { takes, features }, None, assembly, usize::MAX));
+            test(&Line::new(stream, peer, None, assembly, usize::MAX));
         });
     }
 
@@ -253,6 +263,49 @@ mod tests {
             assert_eq!(line.take_back(), None, "the first has begun");
             assert_eq!(line.cancel(cancel(1)), None, "its server has to be told");
             assert!(line.outbox.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_replica_is_sent_the_largest_that_it_is_said_to_take_and_nothing_larger() {
+        let options = Features::OPTIONS;
+        for frame in [600, 1023, 1024, 4096, 1 << 20] {
+            for features in [Features::NONE, options, options.with(Features::SEGMENTS)] {
+                let takes = Takes { frame, payload: 2 << 20 };
+                with_line_to(Peer { takes, features }, |line| {
+                    let payload = |length| Rc::new(Pool::default()).copy(&vec![7; length]);
+                    let most = line.largest_request() as usize;
+                    let key = OptionSet { class: Some(TrafficClass(3)), ..OptionSet::NONE };
+                    for options in [OptionSet::NONE, key] {
+                        let said = format!("{features:?}, {frame}, {most}");
+                        assert!(
+                            line.request(request(1), &options, &payload(most), now()),
+                            "{said}"
+                        );
+                        let larger = payload(most.max(frame as usize) + 1);
+                        assert!(!line.request(request(2), &options, &larger, now()), "{said}");
+                    }
+                });
+            }
+        }
+    }
+
+    /// What goes in one frame is no longer than a frame may be at the replica.
+    #[test]
+    fn a_request_that_is_longer_than_a_frame_of_the_replica_goes_in_segments() {
+        let takes = Takes { frame: 4096, payload: 1 << 20 };
+        let features = Features::OPTIONS.with(Features::SEGMENTS);
+        with_line_to(Peer { takes, features }, |line| {
+            let payload = Rc::new(Pool::default()).copy(&[7; 20 << 10]);
+            let mut outbox = Outbox::new(SEGMENT);
+            let peer = Peer { takes, features };
+            outbox
+                .push_request(request(1), &OptionSet::NONE, payload.clone(), &peer, now())
+                .unwrap();
+            let mut frames = Vec::new();
+            outbox.fill(&mut frames, usize::MAX, now());
+            assert!(line.request(request(1), &OptionSet::NONE, &payload, now()));
+            assert_eq!(line.backlog(), frames.len(), "one header for each piece");
         });
     }
 }

@@ -617,8 +617,8 @@ pub(super) const ALL: &[Mutation] = &[
     mutation(
         "a call of which nobody has the method goes round",
         FRAMES,
-        "        call.had && !is_second && self",
-        "        call.had && (!is_second || true) && self",
+        "|| call.had && !is_second && self",
+        "|| call.had && (!is_second || true) && self",
     )
     .held_by("core::calls::tests::unlike::a_call_of_which_one_has_not_the_method_is_sent_elsewhere_once_and_for_no_token"),
     mutation(
@@ -677,4 +677,39 @@ pub(super) const ALL: &[Mutation] = &[
     .held_by(
         "core::calls::tests::room::a_replica_that_turns_out_to_be_nearer_gets_the_call_that_waits_for_another",
     ),
+    mutation(
+        "a second replica without the method ends the call though a third copy is out",
+        FRAMES,
+        "        call.live > 0 || call.is_any_to_be_forgiven() || by_another()",
+        "        call.is_any_to_be_forgiven() || by_another()",
+    )
+    .held_by("core::calls::tests::unlike::a_second_copy_that_finds_no_such_method_leaves_the_call_to_a_third_that_is_out"),
+    mutation(
+        "a replica without the method ends a call that others refused",
+        FRAMES,
+        "        call.live > 0 || call.is_any_to_be_forgiven() || by_another()",
+        "        call.live > 0 || by_another()",
+    )
+    .held_by("core::calls::tests::retrying::a_call_that_all_refused_but_one_that_has_not_the_method_is_tried_again_at_those"),
+    mutation(
+        "a replica without the method is asked again when the call is retried",
+        RETRY,
+        "        State::Ended(End::Replied) => !copy.executed && !copy.lacks_method,",
+        "        State::Ended(End::Replied) => !copy.executed,",
+    )
+    .held_by("core::calls::tests::retrying::a_call_that_all_refused_but_one_that_has_not_the_method_is_tried_again_at_those"),
+    mutation(
+        "that a replica has not the method weighs as much as that another refused",
+        ENDS,
+        "        ErrorKind::NoSuchMethod => 0,",
+        "        ErrorKind::NoSuchMethod => 1,",
+    )
+    .held_by("core::calls::tests::retrying::a_refusal_is_told_rather_than_that_another_has_not_the_method"),
+    mutation(
+        "a replica that has not the method is held to be well",
+        FRAMES,
+        "            (Status::NoSuchMethod, _) => {}\n",
+        "",
+    )
+    .held_by("core::calls::tests::placing::a_replica_that_has_not_the_method_is_neither_ejected_nor_readmitted_for_that"),
 ];

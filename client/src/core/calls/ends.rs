@@ -296,7 +296,8 @@ impl<P> Calls<P> {
     }
 
     /// Keeps an error in case nothing better comes. What a handler said is better than what
-    /// happened on the way, and that better than a refusal, or than that somebody has not the method.
+    /// happened on the way, that better than a refusal, and that better than that somebody has not the
+    /// method: others may.
     pub(super) fn hold(&mut self, slot: u32, error: Error) {
         let call = self.slots.get_mut(slot);
         if call.held.is_none_or(|held| weight(error.kind) >= weight(held.kind)) {
@@ -310,12 +311,13 @@ impl<P> Calls<P> {
 
 const fn weight(kind: ErrorKind) -> u8 {
     match kind {
-        ErrorKind::Overloaded | ErrorKind::Shed | ErrorKind::NoSuchMethod => 0,
+        ErrorKind::NoSuchMethod => 0,
+        ErrorKind::Overloaded | ErrorKind::Shed => 1,
         ErrorKind::ConnectionLost
         | ErrorKind::DeadlineExceeded
         | ErrorKind::NoRoom
-        | ErrorKind::Stale => 1,
-        _ => 2,
+        | ErrorKind::Stale => 2,
+        _ => 3,
     }
 }
 

@@ -40,11 +40,14 @@ impl<P> Calls<P> {
         let verdict = self.judge(slot, reply.status, brought);
         let copy = &mut self.slots.get_mut(slot).copies[usize::from(n)];
         copy.failed = verdict != Verdict::Good;
+        copy.lacks_method = reply.status == Status::NoSuchMethod;
         let place = copy.replica;
         self.learn_freshness(slot, place, reply, brought.fresh, now);
         // So does a replica whose replies the classifier refuses, though by their status they are good.
         match (reply.status, verdict) {
             (Status::Failed, _) | (Status::Ok, Verdict::Retryable) => self.see_failure(place, now),
+            // Who has not the method was not put to the test.
+            (Status::NoSuchMethod, _) => {}
             _ => self.see_success(place),
         }
         self.end_copy(slot, n, End::Replied, now);
@@ -97,12 +100,14 @@ impl<P> Calls<P> {
         })
     }
 
-    /// A replica that has not failed the call may have its method, as while replicas are replaced by others
-    /// of a newer version. Only one is asked where one had it not: that would go round.
+    /// Another copy is out, or a replica that refused the call, or has not failed it, may have its method,
+    /// as while replicas are replaced by others of a newer version. Only one more is asked where one had
+    /// it not: that would go round.
     fn may_be_had(&self, slot: u32) -> bool {
         let call = self.slots.get(slot);
-        let is_second = call.held.is_some_and(|held| held.kind == ErrorKind::NoSuchMethod);
-        call.had && !is_second && self.any_could_take(slot, |_| true)
+        let is_second = call.copies().iter().filter(|copy| copy.lacks_method).count() > 1;
+        let by_another = || call.had && !is_second && self.any_could_take(slot, |_| true);
+        call.live > 0 || call.is_any_to_be_forgiven() || by_another()
     }
 
     /// A result is older than was asked: what is to be heard of it, if it is the freshest of those.

@@ -95,7 +95,7 @@ impl<P> Call<P> {
 
     /// There is a replica that only refused it, and so may be asked again. One that took a copy out of
     /// its queue of its own accord, say, may not.
-    fn is_any_to_be_forgiven(&self) -> bool {
+    pub(super) fn is_any_to_be_forgiven(&self) -> bool {
         let failed_for_good = |place| {
             self.copies().iter().any(|it| it.replica == place && it.failed && !is_refusal(it))
         };
@@ -103,11 +103,12 @@ impl<P> Call<P> {
     }
 }
 
-/// It ended before a start: what was answered then is that the replica is behind.
+/// It ended before a start: what was answered then is that the replica is behind. One that has not the
+/// method has refused nothing, and does not have it later.
 const fn is_refusal(copy: &Copied) -> bool {
     match copy.state {
         State::Ended(End::Rejected | End::Shed) => true,
-        State::Ended(End::Replied) => !copy.executed,
+        State::Ended(End::Replied) => !copy.executed && !copy.lacks_method,
         _ => false,
     }
 }

@@ -43,6 +43,30 @@ fn failures_in_a_row_eject_a_replica_and_a_probe_readmits_it() {
     assert_eq!(world.calls.poll_notice(), None);
 }
 
+/// Having no such method tells neither that a replica is well nor that it is not.
+#[test]
+fn a_replica_that_has_not_the_method_is_neither_ejected_nor_readmitted_for_that() {
+    let mut world = World::with(BudgetConfig::default(), |config| {
+        config.eject = Some(EjectConfig { after: 3, first: MS(10), max: MS(100) });
+    });
+    let lacks = |world: &mut World| {
+        let call = world.start(world.none);
+        assert_eq!(world.sent().0, A);
+        assert_eq!(world.reply(A, call, 0, Status::NoSuchMethod), None);
+        assert!(world.ok(B, call, 1).is_some());
+        world.sends.clear();
+    };
+    (0..9).for_each(|_| lacks(&mut world));
+    assert_eq!(world.calls.counters().ejected, 0);
+    (0..2).for_each(|_| fail_at_a(&mut world));
+    lacks(&mut world);
+    fail_at_a(&mut world);
+    assert_eq!(world.calls.counters().ejected, 1, "the third of its failures");
+    world.pass(MS(10));
+    lacks(&mut world);
+    assert_eq!(world.calls.counters().readmitted, 0, "that probe tells nothing");
+}
+
 #[test]
 fn a_replica_that_lets_deadlines_pass_is_ejected_and_one_that_refuses_is_not() {
     let mut world = World::new();

@@ -213,3 +213,44 @@ fn no_retry_is_planned_of_which_no_replica_could_be_asked() {
     assert_eq!((world.outstanding(), world.calls.counters().retries), (0, 0));
     world.at_rest();
 }
+
+/// The others may have it. It is not asked again, whenever it said so.
+#[test]
+fn a_call_that_all_refused_but_one_that_has_not_the_method_is_tried_again_at_those() {
+    for lacking in 0..3 {
+        let mut world = retrying(BudgetConfig::default());
+        let call = world.start(world.none);
+        for (n, at) in [A, B, C].into_iter().enumerate() {
+            match n == lacking {
+                true => assert_eq!(world.reply(at, call, n as u16, Status::NoSuchMethod), None),
+                false => world.overloaded(at, call, n as u16),
+            }
+        }
+        world.waits();
+        world.sends.clear();
+        world.pass(MS(8));
+        let at = if lacking == 0 { B } else { A };
+        assert_eq!(world.sent(), (at, 3, Cause::Redispatch));
+        assert!(world.ok(at, call, 3).is_some());
+        world.at_rest();
+    }
+}
+
+#[test]
+fn a_refusal_is_told_rather_than_that_another_has_not_the_method() {
+    for lacking in 0..3 {
+        let mut world = World::new();
+        let call = world.start(world.none);
+        for (n, at) in [A, B, C].into_iter().enumerate() {
+            match n == lacking {
+                true => {
+                    let done = world.reply(at, call, n as u16, Status::NoSuchMethod);
+                    world.done.extend(done);
+                }
+                false => world.overloaded(at, call, n as u16),
+            }
+        }
+        assert_eq!(world.result(), Err(ErrorKind::Overloaded));
+        world.at_rest();
+    }
+}

@@ -166,3 +166,22 @@ fn a_copy_that_finds_no_such_method_leaves_the_call_to_the_other_that_is_out() {
     assert!(world.ok(B, call, 1).is_some());
     world.at_rest();
 }
+
+#[test]
+fn a_second_copy_that_finds_no_such_method_leaves_the_call_to_a_third_that_is_out() {
+    for has in [true, false] {
+        let mut world = World::new();
+        let call = world.start(world.both);
+        world.pass(HEDGE_DELAY);
+        let sends = core::mem::take(&mut world.sends);
+        assert_eq!(sends.iter().map(|&(to, _)| to).collect::<Vec<_>>(), [A, B, C]);
+        assert_eq!(world.reply(A, call, 0, Status::NoSuchMethod), None);
+        assert_eq!(world.reply(B, call, 1, Status::NoSuchMethod), None, "C is at work on it");
+        let status = if has { Status::Ok } else { Status::NoSuchMethod };
+        let done = world.reply(C, call, 2, status).unwrap();
+        let lacking = Error::new(ErrorKind::NoSuchMethod, Executed::No);
+        assert_eq!(done.result, if has { Ok(()) } else { Err(lacking) });
+        world.nothing_sent();
+        world.at_rest();
+    }
+}
