@@ -190,8 +190,8 @@ impl Ledger {
         self.0.counts.clone()
     }
 
-    /// Reads what transactions left that were committed before, and waits for none that is not: neither
-    /// one of this process nor of another.
+    /// Reads what transactions left that were committed before. In a file it waits for none that is not,
+    /// neither one of this process nor of another; in memory for the one that is under way.
     ///
     /// # Errors
     ///
